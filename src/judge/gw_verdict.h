@@ -301,6 +301,15 @@ GW_MUST_CHECK gw_status gw_judge_question(const char *question, gw_verdict **ret
  * have decisive numbers or name a cause. Errors: GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **ret_verdict,
                                          gw_error *err);
+/* Choose among verdicts on one run that were judged from different evidence, in the order of its strength: recordings,
+ * saved files, logs. `count` is at least 1. Returns the index of the first of:
+ * - a fault that is supported, and not a wait for another rank
+ * - a rank that the others wait for, supported
+ * - the way in which a program ended, such as an exception that nothing explains
+ * - a hypothesis
+ * - a run without a fault
+ * - any verdict */
+size_t gw_verdict_best(const gw_verdict *const *verdict, size_t count);
 void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
 /* Add evidence without a time, from a source outside the recording. `source` is static. False: no memory. */
 bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text);

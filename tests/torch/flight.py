@@ -4,6 +4,7 @@ As a program: flight.py FOLDER writes every case as FOLDER/<case>_<rank>.
 """
 
 import copy
+import json
 import os
 import pickle
 import sys
@@ -97,11 +98,28 @@ CASES = {
 }
 
 
+def as_json(content):
+    """As PyTorch's handler dump_nccl_trace_json answers: keys are sorted, numbers of groups are texts, calls have no
+    stacks, times that are not known are 0, and a list of no calls is left out."""
+    content = copy.deepcopy(content)
+    for status in content["pg_status"].values():
+        status.update({key: str(number) for key, number in status.items()})
+    for entry in content["entries"]:
+        del entry["frames"]
+        entry.update({key: 0 for key, value in entry.items() if key.startswith("time_discovered") and value is None})
+    if not content["entries"]:
+        del content["entries"]
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
 def write(folder):
     for name, dumps in CASES.items():
         for rank, content in enumerate(dumps):
-            with open(os.path.join(folder, f"{name}_{rank}"), "wb") as file:
+            path = os.path.join(folder, f"{name}_{rank}")
+            with open(path, "wb") as file:
                 pickle.dump(content, file, protocol=2)
+            with open(f"{path}.json", "w") as file:
+                file.write(as_json(content))
 
 
 if __name__ == "__main__":

@@ -71,6 +71,10 @@ def test_cases(folder):
             check(wanted in text, f"{name}: no '{wanted}' in: {text}")
         check(" ".join(explain(*reversed(paths)).stdout.split()).split("Verdict")[1] == text.split("Verdict")[1],
               f"{name}: the order of the files matters")
+        # the JSON of PyTorch's control plane has the same, without stacks
+        both = json.loads(explain("--json", *[f"{path}.json" for path in paths]).stdout)
+        check(both["cause"] == cause and both["certainty"] == verdict["certainty"], f"{name}: JSON: {both['headline']}")
+        check("train.py" not in json.dumps(both), f"{name}: JSON has no stacks")
 
 
 def refused(path, why, *more):
@@ -87,7 +91,14 @@ def test_refused(folder):
     with open(cut, "wb") as file:
         file.write(data[:len(data) // 2])
     refused(cut, "at byte")
-    refused(cut, "at byte", os.path.join(folder, "other_op_1"))
+    done = explain("--json", cut, os.path.join(folder, "other_op_1")) # the other file is read all the same
+    check(done.returncode == 1 and done.stderr.count("\n") == 1 and "skipped: " + cut in done.stderr, f"{done.returncode} {done.stderr}")
+    check("other ranks of their groups are in no file" in done.stdout, done.stdout)
+    for name, content, why in (("cut.json", open(f"{good}.json").read()[:-20], "at byte"), ("two.json", '{"pg_config": {}, "entries": 5}', "without a list"),
+                               ("deep.json", '{"pg_config": ' + "[" * 100, "at byte")):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(content)
+        refused(os.path.join(folder, name), why)
     with open(other, "wb") as file:
         pickle.dump({"version": "2.10", "pg_config": {}, "entries": [1, 2]}, file, protocol=2)
     refused(other, "without a list of calls")

@@ -6,13 +6,13 @@
 #include "gwi_job.h"
 #include "gwi_judge.h"
 #include "gwi_manual.h"
+#include "gwi_mixed.h"
 #include "gwi_options.h"
 #include "gwi_past_runs.h"
 #include "gwi_terminal.h"
 
 #include "gw_logs.h"
 #include "gw_place.h"
-#include "gw_ras.h"
 #include "gw_render.h"
 #include "gw_text.h"
 #include "gw_torch.h"
@@ -153,31 +153,17 @@ static int explain_together(char **files, int count, const explain_options *opti
     return status;
 }
 
-/* ---- files of ranks that another program saved ---- */
+/* ---- evidence of several kinds ---- */
 
-static bool are_all(char **files, int count, bool (*is_one)(const char *path))
-{
-    for (int i = 0; i < count; i++) {
-        if (!is_one(files[i]))
-            return false;
-    }
-    return count > 0;
-}
-
-typedef gw_status rank_files_model(const char *const *path, size_t count, gw_model **ret_model, gw_error *err);
-
-/* Explain Flight Recorder dumps of PyTorch, one for each rank, or answers of NCCL's RAS. */
-static int explain_rank_files(char **files, int count, rank_files_model *read_model, const explain_options *options)
+static int explain_mixed(char **files, int count, const explain_options *options)
 {
     gw_error err;
-    gw_model *model = NULL;
     gw_verdict *verdict = NULL;
-    gw_status st = read_model((const char *const *)files, (size_t)count, &model, &err);
-    if (st == GW_OK)
-        st = gw_judge(model, &verdict, &err);
-    int status = st == GW_OK ? show(verdict, false, options) : fail(&err);
+    bool running = false;
+    int status = gwi_mixed_judge(files, count, options->no_history, &verdict, &running, &err) == GW_OK
+                     ? show(verdict, running, options)
+                     : fail(&err);
     gw_verdict_free(verdict);
-    gw_model_free(model);
     return status;
 }
 
@@ -289,8 +275,8 @@ static bool explain_words(char **words, int count, const explain_options *option
     return known;
 }
 
-/* Explain the recordings in a folder. If it has no recordings, explain its text logs as the logs of one run.
- * `is_entered`: it is the working folder, and all files in it must be ours. */
+/* Explain the recordings in a folder. If it has no recordings, explain its text logs and saved files as those of one
+ * run. `is_entered`: it is the working folder, and all files in it must be ours. */
 static int explain_folder(const char *folder, bool is_entered, const explain_options *options)
 {
     gw_error err;
@@ -301,6 +287,8 @@ static int explain_folder(const char *folder, bool is_entered, const explain_opt
         gw_wrap(&err, "%s", folder);
     if (st != GW_OK)
         status = fail(&err);
+    else if (!files.are_recordings && gwi_is_mixed(files.path, files.count))
+        status = explain_mixed(files.path, files.count, options);
     else if (!files.are_recordings)
         status = explain_logs(files.path, files.count, options);
     else if (files.count == 1)
@@ -408,16 +396,16 @@ static void write_again(gw_text *text, int argc, char **argv)
 
 const gwi_manual gwi_manual_explain = {
     .usage = "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
-             "gpuwhy explain [options] FLIGHT-RECORDER-DUMP... | RAS-ANSWER...\n"
-             "gpuwhy explain [options] LOG...\n"
+             "gpuwhy explain [options] [LOG | FLIGHT-RECORDER-DUMP | RAS-ANSWER | PY-SPY-DUMP]...\n"
              "gpuwhy explain [options] FOLDER\n"
              "gpuwhy explain [options] slurm:JOBID[.STEP]\n"
              "... | gpuwhy explain\n"
              "gpuwhy explain [options] CODE or NAME\n"
              "gpuwhy explain [options] -m \"one message\"\n",
     .about = "Explains a recording, even one that is still being written, or text logs (plain, .gz, .xz, .zst, "
-             ".ipynb; - is standard input). For a folder, explains the recordings in it or, if there are none, its "
-             "text logs. Without an argument, explains the last recording. Several recordings of one job (from "
+             ".ipynb; - is standard input), or what PyTorch, NCCL and py-spy saved about the ranks of a job, all files "
+             "together. For a folder, explains the recordings in it or, if there are none, its other files. Without an "
+             "argument, explains the last recording. Several recordings of one job (from "
              "several hosts or ranks) are explained together: which one failed first.",
     .words = "RECORDING|FILE",
     .group = {{.options = options_table, .count = OPTION_COUNT}},
@@ -449,16 +437,14 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return explain_slurm(argv[1], options);
     if (options->cell == NULL && explain_words(argv + 1, words, options, &status))
         return status;
-    if (options->cell == NULL && are_all(argv + 1, words, gw_ras_is_file))
-        return explain_rank_files(argv + 1, words, gw_ras_model, options);
+    if (options->cell == NULL && gwi_is_mixed(argv + 1, words))
+        return explain_mixed(argv + 1, words, options);
     if (options->cell == NULL && are_logs(argv + 1, words))
         return explain_logs(argv + 1, words, options);
     for (int i = 1; i <= words && words > 1; i++) {
         if (is_missing(argv[i]))
             return explain_unknown(argv[i]);
     }
-    if (words > 1 && are_all(argv + 1, words, gw_torch_is_flight))
-        return explain_rank_files(argv + 1, words, gw_torch_flight_model, options);
     if (words > 1)
         return explain_together(argv + 1, words, options);
     if (words == 1 && is_missing(argv[1]))

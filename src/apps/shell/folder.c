@@ -7,6 +7,7 @@
 #include "gw_place.h"
 #include "gw_say.h"
 #include "gw_text.h"
+#include "gw_torch.h"
 #include "gw_verdict.h"
 
 #include <dirent.h>
@@ -55,6 +56,13 @@ static bool is_plain_file(const char *path, bool may_be_link, bool may_be_empty)
            (may_be_empty || info.st_size > 0);
 }
 
+/* True for a text log by its name, or for a file that another program saved about the ranks of a job. */
+static bool is_evidence(const char *name, const char *path)
+{
+    bool is_named = gwi_folder_has_name_of_log(name) || gw_ends_with(name, "error.json"); /* torchrun's */
+    return (is_named && gw_log_is_text(path)) || gw_saved_kind_of(path) != GW_SAVED_NONE;
+}
+
 static gw_status add_path(gwi_folder_files *files, size_t *room, const char *path)
 {
     char *copy = strdup(path);
@@ -76,7 +84,7 @@ static gw_status list(DIR *dir, const char *folder, bool recordings, bool links,
         if (entry->d_name[0] == '.' || strcmp(entry->d_name, GWI_FOLDER_VERDICT) == 0 ||
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path ||
             is_listed_recording(entry->d_name) != recordings || !is_plain_file(path, links, recordings) ||
-            (!recordings && (!gwi_folder_has_name_of_log(entry->d_name) || !gw_log_is_text(path))))
+            (!recordings && !is_evidence(entry->d_name, path)))
             continue;
         st = add_path(ret, &room, path);
     }

@@ -13,12 +13,12 @@
 typedef struct gwi_folder_files {
     char **path; /* owned; sorted by name */
     int count;
-    bool are_recordings; /* false: text logs */
+    bool are_recordings; /* false: text logs, and files that other programs saved about ranks (gw_torch.h) */
 } gwi_folder_files;
 
-/* List the recordings in a folder, without subfolders; if there are none, its text logs. If the folder belongs to
- * another user than root, a line on stderr says so, and links in it are skipped. `only_ours`: skip links, and fail if
- * another user may have written one of the files. Call gwi_folder_free() after any result:
+/* List the recordings in a folder, without subfolders; if there are none, its logs and saved files. If the folder
+ * belongs to another user than root, a line on stderr says so, and links in it are skipped. `only_ours`: skip links,
+ * and fail if another user may have written one of the files. Call gwi_folder_free() after any result:
  * - GW_IO: the folder cannot be read
  * - GW_UNSUPPORTED: another user may have written a file, and `only_ours`
  * - GW_MISSING: neither recordings nor logs

@@ -8,7 +8,6 @@
 #include "gw_clock.h"
 #include "gw_model.h"
 #include "gw_process.h"
-#include "gw_ras.h"
 #include "gw_render.h"
 #include "gw_say.h"
 #include "gw_sites.h"
@@ -59,8 +58,8 @@ static gw_status judge(const char *path, bool is_quick, gwi_progress *progress, 
     gw_status st;
     if (gw_torch_is_snapshot(path)) {
         st = gw_torch_snapshot_model(path, &model, err);
-    } else if (gw_ras_is_file(path)) {
-        st = gw_ras_model(&path, 1, &model, err);
+    } else if (gw_saved_kind_of(path) != GW_SAVED_NONE) {
+        st = gw_saved_model(&path, 1, NULL, NULL, &model, err);
     } else {
         st = gw_reader_open(path, &reader, err);
         if (st == GW_OK) {
@@ -208,7 +207,7 @@ static const char *where_to_read(const char *file, const gwi_run_list *runs, fol
     *search = (folder_search){0};
     static gw_path recording;
     pid_t supervisor;
-    if (gw_torch_is_snapshot(file) || gw_ras_is_file(file))
+    if (gw_torch_is_snapshot(file) || gw_saved_kind_of(file) != GW_SAVED_NONE)
         return file;
     if (realpath(file, search->recording) == NULL)
         return file; /* the path cannot be resolved; opening the recording will report the reason */

@@ -2,6 +2,7 @@
  *
  * Established only by: see the comment of each cause. */
 #include "gwi_hang.h"
+#include "gwi_saved_ranks.h"
 #include "gwi_stall.h"
 
 static gw_certainty say(const gwi_case *c, gwi_finding *finding, const char *what)
@@ -18,6 +19,8 @@ static gw_certainty say(const gwi_case *c, gwi_finding *finding, const char *wha
                 (stall->other_id != 0 || it->call[k].number == stall->number))
                 site = it->call[k].site;
     }
+    if (gwi_are_saved_ranks(c))
+        (void)gwi_say_ras(c, finding);
     gwi_where(finding, site, what);
     if (c->root == NULL)
         gwi_rule_out_failed_call(c, finding);

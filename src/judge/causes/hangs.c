@@ -61,8 +61,9 @@ const gw_cause gwi_cause_kernel_never_ends = {
 /* A rank waits in a collective for a rank that does not join it.
  *
  * Never established: the recording does not show that the missing rank would have joined.
- * Supported by: the end of another rank before, the place at which the main thread of another rank stands still, or two
- * equal answers of NCCL's RAS in which a rank has launched fewer calls. */
+ * Supported by: the end of another rank before, the place at which the main thread of another rank stands still, two
+ * equal answers of NCCL's RAS in which a rank has launched fewer calls, or equal dumps of the threads of all ranks, one
+ * of which is elsewhere. */
 
 static bool a_rank_ended(const gwi_case *c)
 {
@@ -75,12 +76,24 @@ static bool a_rank_ended(const gwi_case *c)
     return false;
 }
 
+/* Judge files that other programs saved: counts of calls, then stacks. */
+static gw_certainty judge_saved(const gwi_case *c, gwi_finding *finding)
+{
+    gw_certainty by_calls = gwi_judge_fewer_calls(c, finding);
+    if (by_calls == GW_CERTAINTY_NONE && (by_calls = gwi_say_ras(c, finding)) != GW_CERTAINTY_NONE)
+        gwi_headline(finding, "ranks of a communicator have launched fewer calls than the others");
+    if (c->model->hang_count == 0)
+        return by_calls;
+    gw_certainty by_stacks = gwi_say_stacks(c, finding);
+    return by_calls > by_stacks ? by_calls : by_stacks;
+}
+
 static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
 {
     if (c->hang.kind == GWI_HANG_JOB && c->root == NULL)
         return gwi_say_still_job(c, finding) ? GW_SUPPORTED : GW_HYPOTHESIS;
     if (gwi_are_saved_ranks(c))
-        return gwi_judge_fewer_calls(c, finding);
+        return judge_saved(c, finding);
     if (c->hang.kind != GWI_HANG_PEER)
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "no progress for %.1f s: a collective is waiting for a rank that has not joined it",

@@ -18,11 +18,13 @@
 
 /* ---- how a rank stands ---- */
 
-/* Return the newest hang that is not over. All ranks were looked at within this time of it. */
+/* Return the newest hang that is not over. All ranks were looked at within this time of it. In a saved file, no hang
+ * has a duration. */
 static const gw_hang *newest_hang(const gw_model *model)
 {
+    bool is_saved = gw_model_meta(model, GW_META_RANKS) != NULL;
     for (size_t i = model->hang_count; i-- > 0;)
-        if (!model->hang[i].over && model->hang[i].for_ns > 0)
+        if (!model->hang[i].over && (model->hang[i].for_ns > 0 || is_saved))
             return &model->hang[i];
     return NULL;
 }

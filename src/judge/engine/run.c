@@ -173,3 +173,26 @@ bool gwi_fill_run(const gwi_case *c, gw_verdict *verdict)
            (!meta_number(model, "start_monotonic_ns", &run->start_monotonic_ns) ||
             copy_meta(model, "boot_id", &run->boot_id));
 }
+
+/* ---- verdicts from different evidence ---- */
+
+static int strength_of(const gw_verdict *verdict)
+{
+    static const char *const waits[] = {"peer-died", "straggler", "collective-desync", "slow-phase-timeout",
+                                        "network-or-ib-fault"};
+    if (verdict->status != GW_VERDICT_FAULT)
+        return verdict->status == GW_VERDICT_CLEAN;
+    if (verdict->certainty < GW_SUPPORTED)
+        return 2;
+    if (gwi_is_just_the_end(verdict->cause))
+        return 3;
+    return GW_IS_ONE_OF(verdict->cause, waits) ? 4 : 5;
+}
+
+size_t gw_verdict_best(const gw_verdict *const *verdict, size_t count)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < count; i++)
+        best = strength_of(verdict[i]) > strength_of(verdict[best]) ? i : best;
+    return best;
+}

@@ -39,7 +39,12 @@ typedef struct gwi_job_rank {
     uint32_t rank;
     const gw_hang *hang;               /* borrowed from the model */
     const gw_hang_thread *main_thread; /* borrowed from the model */
+    size_t like;                       /* ranks that stand like this one, which stands for them; at least 1 */
 } gwi_job_rank;
+/* Divide the ranks into those that wait for others and those that are elsewhere, by the first of these that tells them
+ * apart: the stack is inside a collective; the main thread sleeps or waits for the end of a thread; the place is not
+ * that of most ranks. Returns false if none does. */
+bool gwi_find_elsewhere(const gwi_case *c, const gwi_job_rank *rank, size_t count, bool is_elsewhere[]);
 /* List the ranks that stand still. Returns their number; 0 if there is no such job, or if it went on. */
 size_t gwi_job_ranks(const gw_model *model, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX]);
 /* Report where each rank stands, and which one did not follow the others. Call it only if the kind of the hang is

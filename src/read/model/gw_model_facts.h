@@ -195,8 +195,9 @@ typedef enum gw_framework {
  * information about the run. */
 #define GW_META_SNAPSHOT "torch.snapshot"
 
-/* META key: the model has only the communicators of ranks, read from files that another program wrote. The value says
- * what they are: "PyTorch Flight Recorder dump". The model has GW_META_SNAPSHOT, too. */
+/* META key: the model has only what files of another program contain about ranks: communicators, and the threads of
+ * each process (hangs with for_ns 0). The value says what the files are: "PyTorch Flight Recorder dump". The model has
+ * GW_META_SNAPSHOT, too. */
 #define GW_META_RANKS "saved.ranks"
 /* META key, followed by 16 hexadecimal digits of a communicator's id: the name of its process group. */
 #define GW_META_GROUP "saved.group."
@@ -207,6 +208,11 @@ typedef enum gw_framework {
 #define GW_META_DEAD   "saved.dead"
 /* META key: several answers, from different times, had the same counts. */
 #define GW_META_SAME "saved.same"
+/* META key: all ranks have several dumps of their threads, whose main threads have the same stacks and the same local
+ * variables. */
+#define GW_META_SAME_STACKS "saved.stacks.same"
+/* META key: the dumps of a rank differ, so it went on. The value names the rank. */
+#define GW_META_MOVED "saved.stacks.moved"
 
 /* META key: the snapshot has blocks in memory pools of their own, of CUDA graphs or made by the program. */
 #define GW_META_PRIVATE_POOLS "torch.private_pools"

@@ -43,9 +43,8 @@ typedef struct gw_ras {
     bool is_timeout; /* some processes did not answer RAS in time, so ranks may be missing */
 } gw_ras;
 
-/* True if the text, or the beginning of the file, is such an answer. A pipe is not read, and the result is false. */
+/* True if the text, which may be the beginning of a file, is such an answer. */
 bool gw_ras_is(const char *text, size_t bytes);
-bool gw_ras_is_file(const char *path);
 
 /* Read an answer. `name` begins the text of errors. On GW_OK the caller frees *ret_ras with gw_ras_free().
  * GW_CORRUPT: damaged JSON; GW_UNSUPPORTED: no answer of RAS, or too many ranks; GW_NOMEM. */

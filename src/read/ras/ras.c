@@ -17,15 +17,12 @@
  * ranks before it. If only one of those lines has no ranks after it, its ranks are those that no other line names. */
 #include "gwi_ras.h"
 
+#include "gw_own.h"
 #include "gw_text.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- text ---- */
 
@@ -213,37 +210,11 @@ gw_status gw_ras_read(const char *name, const char *text, size_t bytes, gw_ras *
     return GW_OK;
 }
 
-static gw_status read_some(const char *path, size_t most, gw_text *text, gw_error *err)
-{
-    char part[1 << 14];
-    ssize_t bytes;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
-    while (text->bytes < most && (bytes = read(fd, part, sizeof part)) > 0)
-        gw_text_add(text, part, (size_t)bytes);
-    close(fd);
-    return text->failed ? gw_fail(err, GW_NOMEM, "%s: no memory", path) : GW_OK;
-}
-
-bool gw_ras_is_file(const char *path)
-{
-    struct stat info;
-    gw_text text = {0};
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
-        return false; /* what is read from a pipe is lost for its real reader */
-    bool is = read_some(path, 1, &text, NULL) == GW_OK && text.bytes > 0 && gw_ras_is(text.data, text.bytes);
-    gw_text_free(&text);
-    return is;
-}
-
 gw_status gw_ras_read_file(const char *path, gw_ras *ret_ras, gw_error *err)
 {
     enum { BYTES_MAX = 64 << 20 };
     gw_text text = {0};
-    gw_status st = read_some(path, BYTES_MAX + 1, &text, err);
-    if (st == GW_OK && text.bytes > BYTES_MAX)
-        st = gw_fail(err, GW_UNSUPPORTED, "%s: longer than 64 MiB", path);
+    gw_status st = gw_plain_read(path, BYTES_MAX, &text, err);
     if (st == GW_OK)
         st = gw_ras_read(path, gw_text_str(&text), text.bytes, ret_ras, err);
     gw_text_free(&text);

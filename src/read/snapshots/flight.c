@@ -6,7 +6,6 @@
 #include "gw_hash.h"
 #include "gw_model_facts.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +14,6 @@
 #include <unistd.h>
 
 enum { GROUPS_MAX = 256, CALLS_MAX = 128 };
-/* In a recording, the ids of sites and code objects before this one belong to the observer of PyTorch. */
-enum { FOREIGN_FIRST = 1 << 19 };
 
 /* PyTorch's names of calls, after the name of the back end and a colon. The size that NCCL gets is that of the first
  * input or output tensor; a list of tensors may be uneven, so its size is not compared. */
@@ -238,8 +235,7 @@ static gw_status move_groups(dump *d)
 
 /* ---- files ---- */
 
-/* Read the rank at the end of a file's name, before an extension. */
-static bool rank_of(const char *path, uint32_t *ret_rank)
+bool gwi_rank_of_name(const char *path, uint32_t *ret_rank)
 {
     const char *name = strrchr(path, '/'), *end;
     name = name == NULL ? path : name + 1;
@@ -252,15 +248,14 @@ static bool rank_of(const char *path, uint32_t *ret_rank)
     return true;
 }
 
-/* Read a dump into the model. `pid`: of the process; it is added to the model if `is_new`. */
-static gw_status add_dump(const char *path, uint32_t pid, bool is_new, gw_model *model, gw_error *err)
+gw_status gwi_flight_add(const char *path, uint32_t pid, bool is_new, gw_model *model, gw_error *err)
 {
     gwi_torch torch;
     dump d = {.f = {.model = model, .err = err, .status = GW_OK}};
     gw_status st = gwi_torch_read(path, &torch, err);
     if (st != GW_OK)
         return st;
-    d.has_rank = rank_of(path, &d.rank);
+    d.has_rank = gwi_rank_of_name(path, &d.rank);
     for (size_t i = 0; i < model->process_count && d.has_rank && is_new; i++)
         if (model->process[i].has_rank && model->process[i].rank == d.rank)
             st = gw_fail(err, GW_USAGE, "%s: another dump is of rank %" PRIu32 ", too", path, d.rank);
@@ -272,7 +267,7 @@ static gw_status add_dump(const char *path, uint32_t pid, bool is_new, gw_model 
         if (is_new)
             gwi_feed_process(&d.f);
         else
-            d.f.number_first = FOREIGN_FIRST;
+            d.f.number_first = GWI_FOREIGN_FIRST;
         st = add_calls(&d);
         if (st == GW_OK)
             st = add_status(&d);
@@ -287,8 +282,7 @@ static gw_status add_dump(const char *path, uint32_t pid, bool is_new, gw_model 
     return st;
 }
 
-/* Make the times of all calls relative to the oldest one. */
-static void set_times(gw_model *model)
+void gwi_flight_set_times(gw_model *model)
 {
     uint64_t first = UINT64_MAX, last = 0;
     for (int pass = 0; pass < 2; pass++)
@@ -306,51 +300,6 @@ static void set_times(gw_model *model)
                 }
             }
     model->t_end_ns = last > first ? last - first : 0;
-}
-
-/* Write "dump_0" or "dump_0 and 7 more". */
-static void feed_meta(gwi_feeder *f, const char *const *path, size_t count)
-{
-    char name[4200];
-    snprintf(name, sizeof name, "%.4096s", path[0]);
-    if (count > 1)
-        snprintf(name + strlen(name), sizeof name - strlen(name), " and %zu more", count - 1);
-    gwi_feed_pair(f, GW_ITEM_META, GW_META_SNAPSHOT, name);
-    gwi_feed_pair(f, GW_ITEM_META, GW_META_RANKS, "PyTorch Flight Recorder dump");
-}
-
-bool gw_torch_is_flight(const char *path)
-{
-    static const char key[] = "pg_config";
-    char start[4096];
-    if (!gw_pickle_is(path))
-        return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t bytes = fd < 0 ? -1 : pread(fd, start, sizeof start, 0);
-    if (fd >= 0)
-        close(fd);
-    return bytes > 0 && memmem(start, (size_t)bytes, key, sizeof key - 1) != NULL;
-}
-
-gw_status gw_torch_flight_model(const char *const *path, size_t count, gw_model **ret_model, gw_error *err)
-{
-    gwi_feeder f = {.err = err, .status = GW_OK};
-    gw_status st = gw_model_new(&f.model, err);
-    if (st != GW_OK)
-        return st;
-    feed_meta(&f, path, count);
-    st = f.status;
-    for (size_t i = 0; i < count && st == GW_OK; i++)
-        st = add_dump(path[i], (uint32_t)i + 1, true, f.model, err);
-    if (st == GW_OK)
-        st = gw_model_finish(f.model, err);
-    if (st != GW_OK) {
-        gw_model_free(f.model);
-        return st;
-    }
-    set_times(f.model);
-    *ret_model = f.model;
-    return GW_OK;
 }
 
 /* ---- dumps of a recorded run ---- */
@@ -383,11 +332,11 @@ gw_status gw_torch_flights_add(gw_model *model, gw_error *err)
         if (model->fact[i].what != GW_FACT_TORCH_FLIGHT)
             continue;
         uint64_t written_ns = strtoull(model->fact[i].value, &path, 10);
-        gw_process *process = *path == ' ' && rank_of(path + 1, &rank) ? process_of(model, rank) : NULL;
+        gw_process *process = *path == ' ' && gwi_rank_of_name(path + 1, &rank) ? process_of(model, rank) : NULL;
         if (process == NULL || process->communicator_count > 0 || !is_unchanged(path + 1, written_ns))
             continue;
         uint32_t pid = process->pid;
-        gw_status st = add_dump(path + 1, pid, false, model, NULL);
+        gw_status st = gwi_flight_add(path + 1, pid, false, model, NULL);
         if (st == GW_NOMEM)
             return gw_fail(err, st, "no memory for the Flight Recorder dumps");
         process = process_of(model, rank);

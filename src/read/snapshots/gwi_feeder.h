@@ -33,4 +33,15 @@ void gwi_feed_pair(gwi_feeder *f, gw_item_kind kind, const char *key, const char
  * stack. */
 uint32_t gwi_feed_site(gwi_feeder *f, uint32_t stack);
 
+/* Read the rank at the end of a file's name, before an extension. */
+bool gwi_rank_of_name(const char *path, uint32_t *ret_rank);
+/* Add a Flight Recorder dump to the model, as the process `pid`, which is added if `is_new`. If the file cannot be
+ * used, nothing was added; GW_NOMEM: a part may have been. */
+GW_MUST_CHECK gw_status gwi_flight_add(const char *path, uint32_t pid, bool is_new, gw_model *model, gw_error *err);
+/* Make the times of all calls relative to the oldest one. */
+void gwi_flight_set_times(gw_model *model);
+/* In a recording, the ids of sites and code objects before this one belong to the observer of PyTorch; in a model of
+ * saved files, to Flight Recorder dumps. */
+enum { GWI_FOREIGN_FIRST = 1 << 19 };
+
 #endif

@@ -1,4 +1,5 @@
-/* The records of a PyTorch memory snapshot or Flight Recorder dump, as read from its pickle. */
+/* The records of a PyTorch memory snapshot, a Flight Recorder dump or a dump of py-spy, as read from its pickle, JSON
+ * or text. */
 #ifndef GW_TORCH_RECORDS_H
 #define GW_TORCH_RECORDS_H
 
@@ -46,13 +47,34 @@ typedef struct gwi_torch_collective {
     uint32_t stack; /* 0: not known */
 } gwi_torch_collective;
 
+/* A thread, from a dump of py-spy. */
+typedef struct gwi_torch_thread {
+    uint64_t thread_id;      /* Python's number of the thread, or `tid` */
+    uint32_t dump, pid, tid; /* dump: counts the dumps of this process in the file, from 0; tid 0: not known */
+    uint32_t name, command;  /* text ids; UINT32_MAX: not known. command: the process's command line */
+    uint32_t stack;          /* its Python frames; 0: none */
+    uint32_t native;         /* text id: name of the innermost native function; UINT32_MAX: not known */
+    const char *wait;        /* static; what the thread waits for, as in the fact hang.thread */
+    uint64_t locals;         /* hash of the local variables of its frames; 0: they are not in the dump */
+    bool is_active;
+} gwi_torch_thread;
+
 /* Record types. A folded value replaces a dict or list that became a record. Its tag is the record's type, and its
  * number is the record's index. */
-enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY, GWI_TAG_COLLECTIVE };
+enum {
+    GWI_TAG_FRAME = 1,
+    GWI_TAG_STACK,
+    GWI_TAG_BLOCK,
+    GWI_TAG_SEGMENT,
+    GWI_TAG_ENTRY,
+    GWI_TAG_COLLECTIVE,
+    GWI_TAG_THREAD
+};
 
 #define GWI_TORCH_NAMES(X)                                                                                             \
     X(PYTORCH_CUDA_ALLOC_CONF)                                                                                         \
     X(action)                                                                                                          \
+    X(active)                                                                                                          \
     X(active_allocated)                                                                                                \
     X(active_pending_free)                                                                                             \
     X(addr)                                                                                                            \
@@ -75,16 +97,20 @@ enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG
     X(is_expandable)                                                                                                   \
     X(is_p2p)                                                                                                          \
     X(line)                                                                                                            \
+    X(locals)                                                                                                          \
     X(name)                                                                                                            \
+    X(os_thread_id)                                                                                                    \
     X(output_sizes)                                                                                                    \
     X(pg_config)                                                                                                       \
     X(last_enqueued_collective)                                                                                        \
     X(pg_status)                                                                                                       \
     X(pg_id)                                                                                                           \
+    X(pid)                                                                                                             \
     X(process_group)                                                                                                   \
     X(profiling_name)                                                                                                  \
     X(ranks)                                                                                                           \
     X(real_size)                                                                                                       \
+    X(repr)                                                                                                            \
     X(requested_size)                                                                                                  \
     X(segment_pool_id)                                                                                                 \
     X(segments)                                                                                                        \
@@ -92,6 +118,8 @@ enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG
     X(size)                                                                                                            \
     X(state)                                                                                                           \
     X(stream)                                                                                                          \
+    X(thread_id)                                                                                                       \
+    X(thread_name)                                                                                                     \
     X(time_created_ns)                                                                                                 \
     X(time_us)                                                                                                         \
     X(total_size)
@@ -103,7 +131,7 @@ enum {
         GWI_NAME_COUNT
 };
 
-enum { GWI_TORCH_STREAMS_MAX = 256 };
+enum { GWI_TORCH_STREAMS_MAX = 256, GWI_TORCH_START = 4096 /* bytes that show the kind of a file */ };
 
 typedef struct gwi_torch {
     gw_pickle *pickle; /* owned */
@@ -117,7 +145,11 @@ typedef struct gwi_torch {
     size_t segment_count, segment_capacity;
     gwi_torch_entry *entry; /* owned */
     size_t entry_count, entry_capacity;
-    bool is_flight;                   /* a Flight Recorder dump, not a memory snapshot */
+    bool is_flight;           /* a Flight Recorder dump */
+    bool is_pyspy;            /* a dump of py-spy */
+    gwi_torch_thread *thread; /* owned; in the order of the file */
+    uint64_t locals;          /* hash of the local variables of the thread that is read now */
+    size_t thread_count, thread_capacity;
     gwi_torch_collective *collective; /* owned; oldest first */
     size_t collective_count, collective_capacity;
     /* the streams of the entries; entries of further streams have the index GWI_TORCH_STREAMS_MAX */
@@ -125,10 +157,22 @@ typedef struct gwi_torch {
     uint32_t stream_count;
 } gwi_torch;
 
-/* Read and check a snapshot or a dump. Returns GW_OK, GW_IO, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. On failure, `err`
- * has the reason and `torch` is freed. */
+/* Read and check a snapshot or a dump of any kind. Returns GW_OK, GW_IO, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. On
+ * failure, `err` has the reason and `torch` is freed. */
 GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err);
 void gwi_torch_free(gwi_torch *torch);
+
+/* True if the text begins as `py-spy dump` prints it: a process, then the version of its interpreter. */
+bool gwi_pyspy_is(const char *text);
+/* Read such a file, which may have several dumps, one after the other, into `torch`, whose pickle has no values. */
+GW_MUST_CHECK gw_status gwi_pyspy_read(const char *path, gwi_torch *torch, gw_error *err);
+/* Find out what each thread of a dump waits for, and leave frames of native code out of its stack. `err` has no path.
+ */
+GW_MUST_CHECK gw_status gwi_pyspy_finish(gwi_torch *torch, gw_error *err);
+
+/* Store a frame, or the numbers of the frames of a stack, and return its number. `pickle` becomes torch->pickle. */
+GW_MUST_CHECK gw_status gwi_torch_store(gwi_torch *torch, gw_pickle *pickle, const void *data, size_t bytes,
+                                        uint32_t *ret_number, gw_error *err);
 
 gwi_torch_frame gwi_torch_frame_of(const gwi_torch *torch, uint32_t number);
 /* Copy the numbers of a stack's frames, innermost frame first and at most `frame_max`. Returns how many it has. */

@@ -3,6 +3,8 @@
 #include "gwi_records.h"
 
 #include "gw_array.h"
+#include "gw_hash.h"
+#include "gw_own.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,17 +33,24 @@ static bool is_folded(gw_pickle_value value, uint32_t tag)
 
 /* ---- frames and stacks ---- */
 
-/* Store a frame or a stack as a text of the pickle, so that equal ones have one number: the text's id. */
+/* A frame or a stack is a text of the pickle, so that equal ones have one number: the text's id. */
+gw_status gwi_torch_store(gwi_torch *torch, gw_pickle *pickle, const void *data, size_t bytes, uint32_t *ret_number,
+                          gw_error *err)
+{
+    gw_status st = gw_pickle_add_text(pickle, data, (uint32_t)bytes, ret_number, err);
+    if (st == GW_OK && *ret_number > torch->number_most)
+        torch->number_most = *ret_number;
+    return st;
+}
+
 static gw_status store(gwi_torch *torch, gw_pickle *pickle, const void *data, size_t bytes, uint32_t tag,
                        gw_pickle_value *ret_folded, gw_error *err)
 {
     uint32_t number;
-    gw_status st = gw_pickle_add_text(pickle, data, (uint32_t)bytes, &number, err);
-    if (st != GW_OK)
-        return st;
-    torch->number_most = number > torch->number_most ? number : torch->number_most;
-    *ret_folded = folded(tag, number);
-    return GW_OK;
+    gw_status st = gwi_torch_store(torch, pickle, data, bytes, &number, err);
+    if (st == GW_OK)
+        *ret_folded = folded(tag, number);
+    return st;
 }
 
 static const char *stored(const gwi_torch *torch, uint32_t number, size_t *ret_bytes)
@@ -83,6 +92,23 @@ static uint32_t stack_at(const gw_pickle *pickle, gw_pickle_value dict)
     return has ? (uint32_t)value.number : 0;
 }
 
+/* Hash the values of the local variables of a frame. The dict of their thread is complete after its frames. */
+static void hash_locals(gwi_torch *torch, const gw_pickle *pickle, gw_pickle_value frame)
+{
+    gw_pickle_value list;
+    if (!gw_pickle_get(pickle, frame, GWI_NAME_locals, &list) || list.type != GW_PICKLE_LIST)
+        return;
+    torch->locals = torch->locals == 0 ? GW_HASH_START : torch->locals;
+    for (size_t i = 0, count = gw_pickle_count(pickle, list); i < count; i++) {
+        gw_pickle_value text;
+        size_t bytes;
+        if (!gw_pickle_get(pickle, gw_pickle_at(pickle, list, i, NULL), GWI_NAME_repr, &text))
+            continue;
+        const char *data = gw_pickle_text(pickle, text, &bytes);
+        torch->locals = gw_hash_step(gw_hash_bytes(torch->locals, data, bytes), 0xff);
+    }
+}
+
 static gw_status fold_frame(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
                             gw_error *err)
 {
@@ -90,6 +116,7 @@ static gw_status fold_frame(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     uint64_t line;
     if (!text_at(pickle, dict, GWI_NAME_filename, &frame.file) || !text_at(pickle, dict, GWI_NAME_name, &frame.name))
         return GW_OK; /* not a frame: leave the dict unchanged */
+    hash_locals(torch, pickle, dict);
     if (gw_pickle_get_number(pickle, dict, GWI_NAME_line, &line) && line <= INT32_MAX)
         frame.line = (int32_t)line;
     return store(torch, pickle, &frame, sizeof frame, GWI_TAG_FRAME, ret_folded, err);
@@ -251,6 +278,31 @@ static gw_status fold_collective(gwi_torch *torch, gw_pickle *pickle, gw_pickle_
     return GW_OK;
 }
 
+/* A thread of a dump that py-spy wrote as JSON. */
+static gw_status fold_thread(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
+                             gw_error *err)
+{
+    gwi_torch_thread thread = {
+        .name = UINT32_MAX, .command = UINT32_MAX, .native = UINT32_MAX, .stack = stack_at(pickle, dict)};
+    gw_pickle_value active;
+    uint64_t pid, tid = 0;
+    if (!gw_pickle_get_number(pickle, dict, GWI_NAME_pid, &pid) || pid > INT32_MAX)
+        return GW_OK;
+    (void)gw_pickle_get_number(pickle, dict, GWI_NAME_thread_id, &thread.thread_id);
+    if (gw_pickle_get_number(pickle, dict, GWI_NAME_os_thread_id, &tid) && tid <= INT32_MAX)
+        thread.tid = (uint32_t)tid;
+    (void)text_at(pickle, dict, GWI_NAME_thread_name, &thread.name);
+    thread.pid = (uint32_t)pid;
+    thread.locals = torch->locals;
+    torch->locals = 0;
+    thread.is_active = gw_pickle_get(pickle, dict, GWI_NAME_active, &active) && active.number != 0;
+    if (!gw_array_room(&torch->thread, torch->thread_count, &torch->thread_capacity, sizeof thread))
+        return no_memory(err);
+    torch->thread[torch->thread_count] = thread;
+    *ret_folded = folded(GWI_TAG_THREAD, torch->thread_count++);
+    return GW_OK;
+}
+
 /* Fold a list that contains only frames into a stack. Leave other lists unchanged. */
 static gw_status fold_list(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value list, gw_pickle_value *ret_folded,
                            gw_error *err)
@@ -278,6 +330,8 @@ static gw_status fold(void *user, gw_pickle *pickle, gw_pickle_value container, 
         return fold_list(torch, pickle, container, ret_folded, err);
     if (gw_pickle_get(pickle, container, GWI_NAME_profiling_name, &unused))
         return fold_collective(torch, pickle, container, ret_folded, err);
+    if (gw_pickle_get(pickle, container, GWI_NAME_thread_id, &unused))
+        return fold_thread(torch, pickle, container, ret_folded, err);
     if (gw_pickle_get(pickle, container, GWI_NAME_action, &unused))
         return fold_entry(torch, pickle, container, ret_folded, err);
     if (gw_pickle_get(pickle, container, GWI_NAME_filename, &unused))
@@ -367,9 +421,11 @@ bool gwi_torch_enqueued(const gwi_torch *torch, uint64_t group_number, uint64_t 
     for (size_t i = 0, count = gw_pickle_count(torch->pickle, all); i < count; i++) {
         gw_pickle_value status = gw_pickle_at(torch->pickle, all, i, &key);
         gw_pickle_value last = member(torch, status, GWI_NAME_last_enqueued_collective);
-        if (last.type != GW_PICKLE_INT || number_of_key(torch, key) != group_number)
+        bool is_text = last.type == GW_PICKLE_TEXT; /* in JSON */
+        if ((!is_text && last.type != GW_PICKLE_INT) || number_of_key(torch, key) != group_number)
             continue;
-        *ret_number = (int64_t)last.number < 0 ? 0 : last.number;
+        int64_t number = is_text ? strtoll(gw_pickle_text(torch->pickle, last, NULL), NULL, 10) : (int64_t)last.number;
+        *ret_number = number < 0 ? 0 : (uint64_t)number;
         return true;
     }
     return false;
@@ -390,7 +446,8 @@ bool gwi_torch_only_group(const gwi_torch *torch, uint32_t *ret_group, uint64_t 
 
 static gw_status check_flight(const gwi_torch *torch, const char *path, gw_error *err)
 {
-    if (!holds_only(torch->pickle, member(torch, torch->root, GWI_NAME_entries), GWI_TAG_COLLECTIVE))
+    gw_pickle_value entries = member(torch, torch->root, GWI_NAME_entries); /* JSON has none if there are no calls */
+    if (entries.type != GW_PICKLE_NONE && !holds_only(torch->pickle, entries, GWI_TAG_COLLECTIVE))
         return gw_fail(err, GW_UNSUPPORTED, "%s: a Flight Recorder dump without a list of calls", path);
     return GW_OK;
 }
@@ -420,12 +477,31 @@ static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
     return GW_OK;
 }
 
+/* Read the file as what it looks like. */
+static gw_status read_any(const char *path, gwi_torch *torch, gw_error *err)
+{
+    const gw_pickle_options options = {.names = names, .name_count = GWI_NAME_COUNT, .fold = fold, .user = torch};
+    char start[GWI_TORCH_START];
+    (void)gw_plain_peek(path, start, sizeof start);
+    if (gwi_pyspy_is(start)) {
+        gw_status st = gw_pickle_new(&options, &torch->pickle, err);
+        return st == GW_OK ? gwi_pyspy_read(path, torch, err) : st;
+    }
+    bool is_json = start[strspn(start, " \t\r\n")] == '{' || start[strspn(start, " \t\r\n")] == '[';
+    return is_json ? gw_pickle_read_json(path, &options, &torch->pickle, &torch->root, err)
+                   : gw_pickle_read(path, &options, &torch->pickle, &torch->root, err);
+}
+
 gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err)
 {
     memset(torch, 0, sizeof *torch);
-    const gw_pickle_options options = {.names = names, .name_count = GWI_NAME_COUNT, .fold = fold, .user = torch};
-    gw_status st = gw_pickle_read(path, &options, &torch->pickle, &torch->root, err);
-    if (st == GW_OK) {
+    gw_status st = read_any(path, torch, err);
+    torch->is_pyspy = st == GW_OK && torch->thread_count > 0;
+    if (torch->is_pyspy) {
+        st = gwi_pyspy_finish(torch, err);
+        if (st != GW_OK)
+            gw_wrap(err, "%s", path);
+    } else if (st == GW_OK) {
         torch->is_flight = member(torch, torch->root, GWI_NAME_pg_config).type == GW_PICKLE_DICT &&
                            torch_segments(torch).type == GW_PICKLE_NONE;
         st = check(torch, path, err);
@@ -443,5 +519,6 @@ void gwi_torch_free(gwi_torch *torch)
     free(torch->segment);
     free(torch->entry);
     free(torch->collective);
+    free(torch->thread);
     memset(torch, 0, sizeof *torch);
 }

@@ -489,9 +489,9 @@ gw_status gw_torch_snapshot_model(const char *path, gw_model **ret_model, gw_err
     gw_status st = gwi_torch_read(path, &torch, err);
     if (st != GW_OK)
         return st;
-    if (torch.is_flight) {
+    if (torch.is_flight || torch.is_pyspy) {
         gwi_torch_free(&torch);
-        return gw_torch_flight_model(&path, 1, ret_model, err);
+        return gw_saved_model(&path, 1, NULL, NULL, ret_model, err);
     }
     f.first_us = first_time_us(&torch);
     if (!gwi_feed_begin(&f, &torch, THE_PROCESS)) {

@@ -41,7 +41,7 @@ size_t gwi_job_ranks(const gw_model *model, gwi_job_rank ret_rank[GWI_JOB_RANKS_
             break; /* the facts of an earlier hang */
         if (hang == NULL || hang->over || hang->for_ns == 0)
             return 0;
-        const gwi_job_rank found = {said.rank, hang, gwi_hang_thread(hang, fact->pid)};
+        const gwi_job_rank found = {said.rank, hang, gwi_hang_thread(hang, fact->pid), 1};
         if (found.main_thread == NULL)
             return 0;
         ret_rank[count++] = found;
@@ -86,18 +86,17 @@ static bool is_same_place(const gwi_case *c, const gwi_job_rank *one, const gwi_
     return strcmp(gwi_place(c, one->main_thread->site, left), gwi_place(c, other->main_thread->site, right)) == 0;
 }
 
-/* Divide the ranks into those that wait for others and those that are elsewhere, by the first of these that tells them
- * apart: the stack is inside a collective; the main thread sleeps or waits for the end of a thread; the place is not
- * that of most ranks. Returns false if none does. */
-static bool find_elsewhere(const gwi_case *c, const gwi_job_rank *rank, size_t count, bool is_elsewhere[])
+bool gwi_find_elsewhere(const gwi_case *c, const gwi_job_rank *rank, size_t count, bool is_elsewhere[])
 {
     for (int by = 0; by < 3; by++) {
         size_t away = 0;
         for (size_t i = 0; i < count; i++) {
-            size_t same = 0;
-            for (size_t k = 0; by == 2 && k < count; k++)
-                same += is_same_place(c, &rank[i], &rank[k]);
-            is_elsewhere[i] = by == 0 ? !is_in_collective(c, &rank[i]) : by == 1 ? is_idle(&rank[i]) : same * 2 < count;
+            size_t same = 0, all = 0;
+            for (size_t k = 0; by == 2 && k < count; k++) {
+                all += rank[k].like;
+                same += is_same_place(c, &rank[i], &rank[k]) ? rank[k].like : 0;
+            }
+            is_elsewhere[i] = by == 0 ? !is_in_collective(c, &rank[i]) : by == 1 ? is_idle(&rank[i]) : same * 2 < all;
             away += is_elsewhere[i];
         }
         if (away > 0 && away < count)
@@ -175,7 +174,7 @@ bool gwi_say_still_job(const gwi_case *c, gwi_finding *finding)
     size_t count = gwi_job_ranks(c->model, rank);
     gw_text text = {0};
     const double for_s = (double)c->hang.hang->for_ns / 1e9;
-    bool is_found = find_elsewhere(c, rank, count, is_elsewhere), differ = !are_at_one_place(c, rank, count);
+    bool is_found = gwi_find_elsewhere(c, rank, count, is_elsewhere), differ = !are_at_one_place(c, rank, count);
     if (!is_found)
         memset(is_elsewhere, 0, sizeof is_elsewhere);
     uint32_t site = count > 0 ? rank[count - 1].main_thread->site : 0;

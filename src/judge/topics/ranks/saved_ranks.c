@@ -333,6 +333,8 @@ void gwi_say_saved_ranks(const gwi_case *c, gwi_finding *finding)
         say_fewer(c, finding, &fewer_at, &found);
     else if (say_silent(c, finding, GW_META_SILENT) > 0)
         missing++;
+    else if (c->model->hang_count > 0)
+        (void)gwi_say_stacks(c, finding);
     else if (all.count == 0)
         gwi_headline(finding, "NCCL's RAS reports no difference between the ranks");
     else if (missing > 0)
@@ -343,6 +345,10 @@ void gwi_say_saved_ranks(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "all ranks made the same calls, and no call is known to wait");
     if (fewer_at.count > 0)
         gwi_next(finding, "Ask again some seconds later (ncclras -v): equal answers show that the ranks are stuck");
+    else if (c->model->hang_count > 0)
+        gwi_next(finding,
+                 "Take two dumps of each rank, some seconds apart (py-spy dump --locals --pid PID >> rankN.txt): "
+                 "equal ones show that the ranks are stuck");
     else if (missing > 0)
         gwi_next(finding, "Look at the ranks that are not in these files: one of them may be the one that is missing");
     else if (open > 0)
