@@ -305,7 +305,7 @@ GW_MUST_CHECK gw_status gw_judge_message(const gw_log *log, const char *message,
  * saved files, logs. `count` is at least 1. Returns the index of the first of:
  * - a fault that is supported, and not a wait for another rank
  * - a rank that the others wait for, supported
- * - the way in which a program ended, such as an exception that nothing explains
+ * - a program that somebody else ended
  * - a hypothesis
  * - a run without a fault
  * - any verdict */

@@ -96,8 +96,8 @@ static gw_status judge_snapshots(mixture *m)
         if (one == GW_OK && m->verdict[SNAPSHOT] == NULL) {
             m->verdict[SNAPSHOT] = judged.verdict;
             judged.verdict = NULL;
-        } else if (one != GW_OK) {
-            skip(NULL, m->err->text);
+        } else if (one != GW_OK && (m->verdict[SNAPSHOT] != NULL || i + 1 < m->count[SNAPSHOT])) {
+            skip(NULL, m->err->text); /* the caller reports the last one */
         }
         if (one == GW_OK)
             gwi_judged_free(&judged);
@@ -117,10 +117,10 @@ static gw_status judge_logs(mixture *m)
 
 /* ---- one verdict ---- */
 
-/* Add "dump_0, dump_1 and 6 more" to a line. */
+/* Add "dump_0, dump_1 and 16 more" to a line. */
 static void add_names(gw_text *text, char *const *files, int count)
 {
-    enum { NAMED_MAX = 4 };
+    enum { NAMED_MAX = 12 };
     for (int i = 0; i < count && i < NAMED_MAX; i++)
         gw_text_addf(text, "%s%s", i == 0 ? "" : ", ", files[i]);
     if (count > NAMED_MAX)

@@ -184,7 +184,7 @@ static int strength_of(const gw_verdict *verdict)
         return verdict->status == GW_VERDICT_CLEAN;
     if (verdict->certainty < GW_SUPPORTED)
         return 2;
-    if (gwi_is_just_the_end(verdict->cause))
+    if (strcmp(verdict->cause, "killed-by-scheduler-or-user") == 0)
         return 3;
     return GW_IS_ONE_OF(verdict->cause, waits) ? 4 : 5;
 }

@@ -92,7 +92,9 @@ gw_status gwi_ras_read_json(const char *name, const char *text, size_t bytes, gw
         st = gw_fail(err, GW_NOMEM, "%s: no memory", name);
     else if (root == NULL)
         st = gw_fail(err, GW_CORRUPT, "%s: at byte %zu: %s", name, json_tokener_get_parse_end(parser),
-                     json_tokener_error_desc(json_tokener_get_error(parser)));
+                     json_tokener_get_error(parser) == json_tokener_continue
+                         ? "the file ends early"
+                         : json_tokener_error_desc(json_tokener_get_error(parser)));
     else if (!json_object_is_type(comms, json_type_array))
         st = gw_fail(err, GW_UNSUPPORTED, "%s: JSON, but not an answer of NCCL's RAS: no list of communicators", name);
     snprintf(ras->version, sizeof ras->version, "%s", version == NULL ? "" : version);

@@ -13,6 +13,8 @@ bool gwi_feed_begin(gwi_feeder *f, const gwi_torch *torch, uint32_t pid)
 {
     f->torch = torch;
     f->pid = pid;
+    f->site_first = GW_SITE_FRAMEWORK_FIRST;
+    f->code_first = GW_SITE_FRAMEWORK_CODE_FIRST;
     f->told_stack = calloc(torch->number_most + 1u, 1);
     f->told_frame = calloc(torch->number_most + 1u, 1);
     return f->told_stack != NULL && f->told_frame != NULL;
@@ -23,6 +25,12 @@ void gwi_feed_end(gwi_feeder *f)
     free(f->told_stack);
     free(f->told_frame);
     f->told_stack = f->told_frame = NULL;
+}
+
+void gwi_feed_as_outside(gwi_feeder *f, uint32_t from)
+{
+    f->site_first = GW_SITE_OUTSIDE_FIRST + from;
+    f->code_first = GW_SITE_OUTSIDE_CODE_FIRST + from;
 }
 
 /* ---- feeding ---- */
@@ -80,15 +88,14 @@ static void tell_frame(gwi_feeder *f, uint32_t number)
     gw_pickle_value file = {.type = GW_PICKLE_TEXT, .number = frame.file};
     snprintf(text, sizeof text, "%.300s\n%.600s", gw_pickle_text(f->torch->pickle, name, NULL),
              gw_pickle_text(f->torch->pickle, file, NULL));
-    gwi_feed_event(f, GW_EV_PYTHON_CODE, 0,
-                   (const uint64_t[4]){GW_SITE_FRAMEWORK_CODE_FIRST + f->number_first + number, 0, 0, 0}, text);
+    gwi_feed_event(f, GW_EV_PYTHON_CODE, 0, (const uint64_t[4]){f->code_first + number, 0, 0, 0}, text);
 }
 
 uint32_t gwi_feed_site(gwi_feeder *f, uint32_t stack)
 {
     if (stack == 0)
         return 0;
-    uint32_t site = GW_SITE_FRAMEWORK_FIRST + f->number_first + stack;
+    uint32_t site = f->site_first + stack;
     if (f->told_stack[stack])
         return site;
     f->told_stack[stack] = 1;
@@ -100,8 +107,7 @@ uint32_t gwi_feed_site(gwi_feeder *f, uint32_t stack)
     for (size_t i = 0; i < count; i += 3) {
         uint64_t three[3] = {0};
         for (size_t k = 0; k < 3 && i + k < count; k++)
-            three[k] = GW_FRAME_OF_CODE(GW_SITE_FRAMEWORK_CODE_FIRST + f->number_first + frame[i + k],
-                                        gwi_torch_frame_of(f->torch, frame[i + k]).line);
+            three[k] = GW_FRAME_OF_CODE(f->code_first + frame[i + k], gwi_torch_frame_of(f->torch, frame[i + k]).line);
         gwi_feed_fact(f, GW_EV_SITE_FRAMES, 0, site | (uint64_t)i << 32, three[0], three[1], three[2]);
     }
     return site;

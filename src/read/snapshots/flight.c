@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { GROUPS_MAX = 256, CALLS_MAX = 128 };
+enum { GROUPS_MAX = 256, CALLS_MAX = 128, SUPERVISED_MAX = 1 << 15 };
 
 /* PyTorch's names of calls, after the name of the back end and a colon. The size that NCCL gets is that of the first
  * input or output tensor; a list of tensors may be uneven, so its size is not compared. */
@@ -267,7 +267,7 @@ gw_status gwi_flight_add(const char *path, uint32_t pid, bool is_new, gw_model *
         if (is_new)
             gwi_feed_process(&d.f);
         else
-            d.f.number_first = GWI_FOREIGN_FIRST;
+            gwi_feed_as_outside(&d.f, SUPERVISED_MAX);
         st = add_calls(&d);
         if (st == GW_OK)
             st = add_status(&d);

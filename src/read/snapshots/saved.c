@@ -217,7 +217,7 @@ static gw_status feed_threads(saved *s, const look *it, uint32_t pid, bool is_ne
         gwi_feed_end(&f);
         return gw_fail(s->err, GW_NOMEM, "no memory for its stacks");
     }
-    f.number_first = GWI_FOREIGN_FIRST;
+    gwi_feed_as_outside(&f, 0);
     if (is_new)
         gwi_feed_process(&f);
     gw_status st = f.status;
