@@ -1,4 +1,5 @@
-/* Fuzz the memory snapshots and Flight Recorder dumps that PyTorch saves: read one, build the model and judge it. */
+/* Fuzz the memory snapshots and Flight Recorder dumps that PyTorch saves, as pickle and as JSON, and dumps of py-spy,
+ * as text and as JSON: read one, build the model and judge it. */
 #include "gw_torch.h"
 #include "gw_verdict.h"
 #include "inputs.h"
@@ -20,6 +21,20 @@ static void write_seed(const char *folder, const char *name, const char *seed, s
         abort();
     }
     gw_model_free(model);
+}
+
+static void write_json_seeds(const char *folder)
+{
+    static const char flight[] =
+        "{\"entries\":[{\"collective_seq_id\":2,\"input_dtypes\":[\"Float\"],\"input_sizes\":[[3,4]],\"is_p2p\":false,"
+        "\"output_sizes\":[[3,4]],\"pg_id\":0,\"process_group\":[\"0\",\"d\"],\"profiling_name\":\"nccl:all_reduce\","
+        "\"state\":\"scheduled\",\"time_created_ns\":7}],\"pg_config\":{\"0\":{\"desc\":\"d\",\"name\":\"0\",\"ranks\":"
+        "\"[0, 1]\"}},\"pg_status\":{\"0\":{\"last_enqueued_collective\":\"3\"}},\"version\":\"2.10\"}";
+    static const char stacks[] =
+        "[{\"pid\":47,\"thread_id\":9,\"thread_name\":\"MainThread\",\"os_thread_id\":47,\"active\":false,\"frames\":"
+        "[{\"name\":\"read\",\"filename\":\"/a.py\",\"line\":4,\"locals\":[{\"name\":\"i\",\"repr\":\"0\"}]}]}]";
+    write_seed(folder, "flight_1.json", flight, sizeof flight - 1);
+    write_seed(folder, "rank1.json", stacks, sizeof stacks - 1);
 }
 
 /* Write a snapshot with one segment, one block, and one trace entry with a stack, and a dump with two calls. */
@@ -47,6 +62,12 @@ static void write_seeds(const char *folder)
         "u.";
     write_seed(folder, "snapshot.pickle", snapshot, sizeof snapshot - 1);
     write_seed(folder, "flight_0", flight, sizeof flight - 1);
+    write_json_seeds(folder);
+    static const char text[] =
+        "Process 47: python a.py\nPython v3.11.7 (/usr/bin/python3)\n\nThread 47 (idle): \"MainThread\"\n"
+        "    clock_nanosleep (libc.so.6)\n    read (a.py:4)\n        Arguments:\n            path: \"x\"\n"
+        "Thread 0x7F1 (active+gil)\n    Condition.wait (threading.py:327)\n";
+    write_seed(folder, "rank0.txt", text, sizeof text - 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
