@@ -396,7 +396,7 @@ static void write_again(gw_text *text, int argc, char **argv)
 
 const gwi_manual gwi_manual_explain = {
     .usage = "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
-             "gpuwhy explain [options] [LOG | FLIGHT-RECORDER-DUMP | RAS-ANSWER | PY-SPY-DUMP]...\n"
+             "gpuwhy explain [options] [LOG | FLIGHT-DUMP | RAS-ANSWER | PY-SPY-DUMP]...\n"
              "gpuwhy explain [options] FOLDER\n"
              "gpuwhy explain [options] slurm:JOBID[.STEP]\n"
              "... | gpuwhy explain\n"

@@ -162,6 +162,12 @@ typedef struct gwi_torch {
 GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err);
 void gwi_torch_free(gwi_torch *torch);
 
+/* How a pickle or JSON becomes the records of `torch`. */
+gw_pickle_options gwi_records_options(gwi_torch *torch);
+/* Find out whether the root is a snapshot or a Flight Recorder dump, and check it. GW_CORRUPT, GW_UNSUPPORTED: it has
+ * unexpected parts. */
+GW_MUST_CHECK gw_status gwi_records_check(gwi_torch *torch, const char *path, gw_error *err);
+
 /* True if the text begins as `py-spy dump` prints it: a process, then the version of its interpreter. */
 bool gwi_pyspy_is(const char *text);
 /* Read such a file, which may have several dumps, one after the other, into `torch`, whose pickle has no values. */

@@ -4,7 +4,6 @@
 
 #include "gw_array.h"
 #include "gw_hash.h"
-#include "gw_own.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -454,11 +453,13 @@ static gw_status check_flight(const gwi_torch *torch, const char *path, gw_error
 
 /* Reject a snapshot with unexpected parts, and a pickle that is not a snapshot, which would otherwise look like an
  * empty one. */
-static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
+gw_status gwi_records_check(gwi_torch *torch, const char *path, gw_error *err)
 {
     const gw_pickle *pickle = torch->pickle;
     gw_pickle_value traces = gwi_torch_traces(torch);
     bool bare = torch->root.type == GW_PICKLE_LIST && gw_pickle_count(pickle, torch->root) > 0;
+    torch->is_flight = member(torch, torch->root, GWI_NAME_pg_config).type == GW_PICKLE_DICT &&
+                       torch_segments(torch).type == GW_PICKLE_NONE;
     if (torch->is_flight)
         return check_flight(torch, path, err);
     if (torch->root.type != GW_PICKLE_DICT && !bare)
@@ -477,38 +478,9 @@ static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
     return GW_OK;
 }
 
-/* Read the file as what it looks like. */
-static gw_status read_any(const char *path, gwi_torch *torch, gw_error *err)
+gw_pickle_options gwi_records_options(gwi_torch *torch)
 {
-    const gw_pickle_options options = {.names = names, .name_count = GWI_NAME_COUNT, .fold = fold, .user = torch};
-    char start[GWI_TORCH_START];
-    (void)gw_plain_peek(path, start, sizeof start);
-    if (gwi_pyspy_is(start)) {
-        gw_status st = gw_pickle_new(&options, &torch->pickle, err);
-        return st == GW_OK ? gwi_pyspy_read(path, torch, err) : st;
-    }
-    bool is_json = start[strspn(start, " \t\r\n")] == '{' || start[strspn(start, " \t\r\n")] == '[';
-    return is_json ? gw_pickle_read_json(path, &options, &torch->pickle, &torch->root, err)
-                   : gw_pickle_read(path, &options, &torch->pickle, &torch->root, err);
-}
-
-gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err)
-{
-    memset(torch, 0, sizeof *torch);
-    gw_status st = read_any(path, torch, err);
-    torch->is_pyspy = st == GW_OK && torch->thread_count > 0;
-    if (torch->is_pyspy) {
-        st = gwi_pyspy_finish(torch, err);
-        if (st != GW_OK)
-            gw_wrap(err, "%s", path);
-    } else if (st == GW_OK) {
-        torch->is_flight = member(torch, torch->root, GWI_NAME_pg_config).type == GW_PICKLE_DICT &&
-                           torch_segments(torch).type == GW_PICKLE_NONE;
-        st = check(torch, path, err);
-    }
-    if (st != GW_OK)
-        gwi_torch_free(torch);
-    return st;
+    return (gw_pickle_options){.names = names, .name_count = GWI_NAME_COUNT, .fold = fold, .user = torch};
 }
 
 void gwi_torch_free(gwi_torch *torch)
