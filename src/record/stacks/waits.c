@@ -171,6 +171,20 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
     }
 }
 
+/* After a stop, some calls continue as another one, restart_syscall, with the same arguments. Return the original
+ * call, by the kernel function in which the thread sleeps; -1 if unknown. */
+static int restarted_call(const gw_stack_thread *thread)
+{
+#ifdef SYS_poll
+    if (gw_begins(thread->where, "poll_") || gw_begins(thread->where, "do_sys_poll"))
+        return SYS_poll;
+#endif
+    if (gw_begins(thread->where, "futex_"))
+        return SYS_futex;
+    bool is_sleep = gw_begins(thread->where, "hrtimer_nanosleep") || gw_begins(thread->where, "do_nanosleep");
+    return is_sleep ? SYS_clock_nanosleep : -1;
+}
+
 void gwi_look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_thread *thread)
 {
     char text[256];
@@ -192,6 +206,8 @@ void gwi_look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_thread *
         thread->wait = thread->state == 'R' ? GW_WAIT_RUNNING : GW_WAIT_OTHER;
         return;
     }
+    if (thread->syscall == SYS_restart_syscall && restarted_call(thread) >= 0)
+        thread->syscall = restarted_call(thread);
     thread->wait = GW_WAIT_OTHER;
     for (size_t i = 0; i < CALL_COUNT; i++) {
         if (calls[i].number != thread->syscall)

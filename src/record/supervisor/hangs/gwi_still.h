@@ -1,6 +1,7 @@
 /* Detects a job whose ranks all stand still, whether or not they use the GPU. Ranks that wait in gloo or MPI make no
- * driver call, so gw_hang_watch.h does not see them. Everything here is read from /proc and from the kernel's list of
- * sockets; nothing disturbs the ranks. Linux only. Call all functions from one thread. */
+ * driver call, so gw_hang_watch.h does not see them. Everything here is read from /proc, from the kernel's list of
+ * sockets and from memory that ranks of MPI share; only gwi_call_of_mpi() stops threads. Linux only. Call all functions
+ * from one thread. */
 #ifndef GWI_STILL_H
 #define GWI_STILL_H
 
@@ -52,6 +53,28 @@ const gwi_socket *gwi_socket_of(const gwi_sockets *sockets, pid_t pid, int fd);
 /* True if the two sockets are the two ends of one connection. */
 bool gwi_sockets_are_pair(const gwi_socket *one, const gwi_socket *other);
 
+/* ---- ranks that poll (polling.c) ---- */
+
+enum { GWI_SEGMENTS_MAX = 64 };
+
+/* The memory that a rank of MPI shares with other processes. */
+typedef struct gwi_shared {
+    bool has_mpi;  /* the process has loaded MPI; if not, nothing else is set */
+    bool is_known; /* all of it could be read: at most 32 MiB, and none of a network card */
+    uint64_t hash; /* of its contents; every message changes it */
+    size_t pages;
+    uint64_t segment[GWI_SEGMENTS_MAX]; /* identities of the larger pieces */
+    size_t segment_count;
+} gwi_shared;
+
+void gwi_shared_read(pid_t pid, gwi_shared *ret_shared);
+/* True if the two processes share a piece of memory. */
+bool gwi_shared_is_linked(const gwi_shared *one, const gwi_shared *other);
+/* If the thread is inside MPI, return a hash of where the program made this call; else 0. A thread that MPI has started
+ * counts, too, but the main thread only inside a function of MPI itself. Each thread is stopped for a moment, as in
+ * gw_stacks.h. */
+uint64_t gwi_call_of_mpi(pid_t pid, uint32_t tid);
+
 /* ---- the job (still_job.c) ---- */
 
 typedef struct gwi_still_process {
@@ -60,7 +83,9 @@ typedef struct gwi_still_process {
     uint64_t exe_hash;    /* exec() may change the environment */
     bool has_rank, seen;
     uint32_t rank, of;
-    uint64_t cpu_ms; /* when the job last made progress */
+    uint64_t cpu_ms;   /* when the job last made progress */
+    uint64_t position; /* of its main thread in the last look of gwi_still_ranks(); equal: it has not moved */
+    gwi_shared shared;
 } gwi_still_process;
 
 typedef struct gwi_still_job {
@@ -69,8 +94,10 @@ typedef struct gwi_still_job {
     uint64_t looked_at_ns;
     uint64_t since_ns; /* the job has stood still since then; 0: it has not */
     /* sums over the processes of the ranks; `is_known` false: some could not be read */
-    uint64_t cpu_ms, io_bytes, socket_bytes, started; /* started: changes if a process starts or ends */
+    uint64_t cpu_ms, io_bytes, socket_bytes, shared_hash;
+    bool has_mpi; /* ranks poll, so processor time is no progress */
     bool is_known, told;
+    uint64_t next_ns; /* run time before which gwi_still_ranks() does not stop a rank again */
     unsigned told_count;
     bool stood; /* gwi_still_ranks() has found the hang once; the next look must find it again */
 } gwi_still_job;
@@ -89,10 +116,11 @@ enum { GWI_STILL_RANKS_MAX = 64 };
 bool gwi_still_look(gwi_still_job *job, pid_t command, uint64_t now_ns, uint64_t driver_ns);
 /* Return the ranks if the job has stood still for `after_ns`, and two looks in a row show that this can only be a hang
  * or a very long pause:
- * - all ranks of the job run here, and two of them are connected with each other
+ * - all ranks of the job run here, and two of them are connected with each other or share memory for messages
  * - none of them waits for somebody outside of the job: it has no connection with others, nobody else could connect to
  *   it, and its main thread does not wait for other input
- * - the main thread of one of them waits for a lock or for another rank.
+ * - the main thread of one of them waits for a lock or for another rank; a thread that runs waits only if it is inside
+ *   the same call of MPI in both looks.
  * Returns their number; 0 if not, or if any of it is unknown. */
 size_t gwi_still_ranks(gwi_still_job *job, uint64_t now_ns, uint64_t after_ns,
                        gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX]);

@@ -17,7 +17,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- the processes ---- */
@@ -142,22 +144,25 @@ static bool add_socket(void *user, int fd, const char *target)
 }
 
 typedef struct activity {
-    bool is_known;
-    uint64_t cpu_ms, io_bytes, socket_bytes, processes;
+    bool is_known, has_mpi;
+    uint64_t cpu_ms, io_bytes, socket_bytes, shared_hash, processes;
 } activity;
 
-static activity measure(const gwi_still_job *job)
+static activity measure(gwi_still_job *job)
 {
     gwi_sockets sockets;
     activity now = {.is_known = gwi_sockets_read(&sockets)};
     byte_sum sum = {.sockets = &sockets};
     for (size_t i = 0; i < job->process_count && now.is_known; i++) {
-        const gwi_still_process *process = &job->process[i];
+        gwi_still_process *process = &job->process[i];
         uint64_t cpu_ms = 0;
         if (!is_of_rank(job, process))
             continue;
-        now.is_known = gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms) && add_io(process->pid, &now.io_bytes) &&
-                       gw_process_files((int)process->pid, add_socket, &sum);
+        gwi_shared_read(process->pid, &process->shared);
+        now.has_mpi = now.has_mpi || process->shared.has_mpi;
+        now.shared_hash = gw_hash_mix(now.shared_hash, process->shared.hash);
+        now.is_known = process->shared.is_known && gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms) &&
+                       add_io(process->pid, &now.io_bytes) && gw_process_files((int)process->pid, add_socket, &sum);
         now.cpu_ms += cpu_ms;
         now.processes++;
     }
@@ -175,19 +180,24 @@ static size_t count_ranks(const gwi_still_job *job)
 }
 
 /* True if the processes did something between two measurements. At most 2 % of a processor for each process is noise:
- * threads that only look at the time. Processor time is counted in steps of 10 ms, so allow two steps. */
+ * threads that only look at the time. Processor time is counted in steps of 10 ms, so allow two steps. Ranks of MPI use
+ * a whole processor while they wait: gwi_still_ranks() finds out whether they do something else. */
 static bool has_moved(const gwi_still_job *job, const activity *now, uint64_t elapsed_ms)
 {
     enum { STEPS_MS = 20, NOISE_PER = 50 };
     uint64_t noise_ms = now->processes * (STEPS_MS + elapsed_ms / NOISE_PER);
     return !job->is_known || !now->is_known || now->io_bytes != job->io_bytes ||
-           now->socket_bytes != job->socket_bytes || now->cpu_ms > job->cpu_ms + noise_ms;
+           now->socket_bytes != job->socket_bytes || now->shared_hash != job->shared_hash ||
+           (!now->has_mpi && now->cpu_ms > job->cpu_ms + noise_ms);
 }
 
 static void begin_again(gwi_still_job *job, const activity *now, uint64_t now_ns)
 {
     job->since_ns = now_ns;
+    job->next_ns = 0;
     job->stood = false;
+    job->has_mpi = now->has_mpi;
+    job->shared_hash = now->shared_hash;
     job->is_known = now->is_known;
     job->cpu_ms = now->cpu_ms;
     job->io_bytes = now->io_bytes;
@@ -232,15 +242,16 @@ void gwi_still_free(gwi_still_job *job)
 
 typedef struct owned {
     const gwi_socket *socket;
-    pid_t pid;
+    const gwi_still_process *process;
     uint32_t rank; /* UINT32_MAX: the process has none */
 } owned;
 
 typedef struct owners {
+    const gwi_still_job *job;
     const gwi_sockets *sockets;
     owned *item; /* owned */
     size_t count, capacity;
-    pid_t pid; /* the process whose files are visited */
+    const gwi_still_process *process; /* the one whose files are visited */
     uint32_t rank;
     bool failed;
 } owners;
@@ -254,7 +265,7 @@ static bool add_owner(void *user, int fd, const char *target)
         return true;
     all->failed = !gw_array_room(&all->item, all->count, &all->capacity, sizeof *all->item);
     if (!all->failed)
-        all->item[all->count++] = (owned){found, all->pid, all->rank};
+        all->item[all->count++] = (owned){found, all->process, all->rank};
     return !all->failed;
 }
 
@@ -263,7 +274,7 @@ static bool find_owners(const gwi_still_job *job, owners *all)
 {
     for (size_t i = 0; i < job->process_count; i++) {
         const gwi_still_process *process = &job->process[i];
-        all->pid = process->pid;
+        all->process = process;
         all->rank = is_of_rank(job, process) ? process->rank : UINT32_MAX;
         if (!gw_process_files((int)process->pid, add_owner, all) || all->failed)
             return false;
@@ -290,7 +301,8 @@ static bool is_for_own_use(const owners *all, const gwi_socket *listening)
 }
 
 /* True if the ranks have no connection with others and nobody else waits to be served. *ret_linked: two ranks are
- * connected with each other. */
+ * connected with each other. MPI listens on a port of each rank and rarely uses it, so a port of a rank of MPI counts
+ * only if a thread waits for it (is_own) or if the main thread wakes up now and then (position_of). */
 static bool is_apart(const owners *all, bool *ret_linked)
 {
     *ret_linked = false;
@@ -299,7 +311,7 @@ static bool is_apart(const owners *all, bool *ret_linked)
         if (it->rank == UINT32_MAX)
             continue;
         if (it->socket->is_listening) {
-            if (!is_for_own_use(all, it->socket))
+            if (!it->process->shared.has_mpi && !is_for_own_use(all, it->socket))
                 return false;
             continue;
         }
@@ -320,8 +332,10 @@ static bool is_own(const owners *all, pid_t pid, int fd, bool *is_peer)
     const gwi_socket *socket = gwi_socket_of(all->sockets, pid, fd);
     if (socket != NULL) {
         *is_peer = *is_peer || peer_of(all, socket) != NULL;
-        return true; /* is_apart() has checked it */
+        return !socket->is_listening || is_for_own_use(all, socket); /* is_apart() has checked the connections */
     }
+    if (fd == STDIN_FILENO)
+        return false; /* a launcher may pass on what a user types */
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
     ssize_t bytes = readlink(path, target, sizeof target - 1);
     target[bytes > 0 ? bytes : 0] = '\0';
@@ -371,15 +385,14 @@ static size_t fds_of_poll(pid_t pid, uint64_t address, uint64_t wanted, int fd[W
 
 /* List the descriptors that a thread waits for in its system call. Returns 0 if it waits for anything else, or if this
  * is unknown. */
-static size_t waited_fds(pid_t pid, uint32_t tid, int fd[WAITED_MAX])
+static size_t waited_fds(pid_t pid, const gw_stack_thread *thread, int fd[WAITED_MAX])
 {
     char text[256];
-    long number;
     uint64_t argument[2];
-    if (gw_read_small(text, sizeof text, NULL, "/proc/%d/task/%u/syscall", (int)pid, tid) <= 0 ||
-        sscanf(text, "%ld %" SCNx64 " %" SCNx64, &number, &argument[0], &argument[1]) != 3)
+    if (gw_read_small(text, sizeof text, NULL, "/proc/%d/task/%u/syscall", (int)pid, thread->tid) <= 0 ||
+        sscanf(text, "%*d %" SCNx64 " %" SCNx64, &argument[0], &argument[1]) != 2)
         return 0;
-    switch (number) {
+    switch (thread->syscall) {
     case SYS_read:
     case SYS_readv:
     case SYS_recvfrom:
@@ -403,46 +416,114 @@ static size_t waited_fds(pid_t pid, uint32_t tid, int fd[WAITED_MAX])
     }
 }
 
-typedef enum stand { OUTSIDE, ELSEWHERE, WAITING } stand;
+/* True if a process of the job holds a lock on the file that the thread waits to lock. */
+static bool is_locked_by_job(const gwi_still_job *job, pid_t pid, const gw_stack_thread *thread)
+{
+    char path[64], line[256];
+    struct stat wanted;
+    bool is_held = false;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, thread->fd);
+    FILE *locks = stat(path, &wanted) == 0 ? fopen("/proc/locks", "re") : NULL;
+    while (locks != NULL && !is_held && fgets(line, sizeof line, locks) != NULL) {
+        unsigned major_number, minor_number;
+        unsigned long long inode;
+        int holder; /* a line of a process that waits has "->" before the kind, and does not match */
+        is_held =
+            sscanf(line, "%*d: %*[A-Z] %*s %*s %d %x:%x:%llu", &holder, &major_number, &minor_number, &inode) == 4 &&
+            inode == wanted.st_ino && wanted.st_dev == makedev(major_number, minor_number);
+        bool is_of_job = false;
+        for (size_t i = 0; i < job->process_count; i++)
+            is_of_job = is_of_job || job->process[i].pid == holder;
+        is_held = is_held && is_of_job;
+    }
+    if (locks != NULL)
+        fclose(locks);
+    return is_held;
+}
+
+typedef enum stand { MOVING, OUTSIDE, ELSEWHERE, WAITING } stand;
+
+static stand stand_of_thread(const owners *all, const gwi_still_process *process, const gw_stack_thread *thread,
+                             uint64_t *position)
+{
+    bool is_main = thread->tid == (uint32_t)process->pid, is_peer = false;
+    int fd[WAITED_MAX];
+    switch (thread->wait) {
+    case GW_WAIT_LOCK:
+    case GW_WAIT_TIMED_LOCK:
+    case GW_WAIT_SHARED_LOCK:
+        return is_main ? WAITING : ELSEWHERE;
+    case GW_WAIT_JOIN:
+    case GW_WAIT_SLEEP:
+        return ELSEWHERE;
+    case GW_WAIT_INPUT:
+        if (gw_begins(thread->name, "cuda"))
+            return ELSEWHERE; /* the driver's helpers wait for events of the kernel driver */
+        if (thread->syscall == SYS_flock || thread->syscall == SYS_fcntl)
+            is_peer = is_locked_by_job(all->job, process->pid, thread);
+        else if (!are_all_own(all, process->pid, fd, waited_fds(process->pid, thread, fd), &is_peer))
+            /* a thread of MPI itself; is_apart() has checked its connections */
+            return !is_main && process->shared.has_mpi && gwi_call_of_mpi(process->pid, thread->tid) != 0 ? ELSEWHERE
+                                                                                                          : OUTSIDE;
+        else if (!is_peer)
+            return ELSEWHERE;
+        return !is_peer ? OUTSIDE : is_main ? WAITING : ELSEWHERE;
+    case GW_WAIT_RUNNING:
+        if (is_main && process->shared.has_mpi)
+            *position = gwi_call_of_mpi(process->pid, thread->tid);
+        return *position != 0 ? WAITING : is_main && process->shared.has_mpi ? OUTSIDE : MOVING;
+    default:
+        return OUTSIDE;
+    }
+}
 
 /* Find out how the threads of a rank stand. OUTSIDE: one waits for something that may come from outside of the job, or
- * runs, or its state is unknown. WAITING: the main thread waits for a lock or for another process of the job. */
-static stand stand_of(const owners *all, pid_t pid)
+ * its state is unknown. MOVING: one runs. WAITING: the main thread waits for a lock or for another process of the job.
+ */
+static stand stand_of(const owners *all, const gwi_still_process *process, uint64_t *ret_position)
 {
-    gw_stack_process *process = NULL;
+    gw_stack_process *threads = NULL;
     stand found = ELSEWHERE;
-    if (gw_stacks_look((uint32_t)pid, false, &process, NULL) != GW_OK)
+    *ret_position = 0;
+    if (gw_stacks_look((uint32_t)process->pid, false, &threads, NULL) != GW_OK)
         return OUTSIDE;
-    for (size_t i = 0; i < process->thread_count && found != OUTSIDE; i++) {
-        const gw_stack_thread *thread = &process->thread[i];
-        bool is_main = thread->tid == (uint32_t)pid, is_peer = false;
-        int fd[WAITED_MAX];
-        switch (thread->wait) {
-        case GW_WAIT_LOCK:
-        case GW_WAIT_TIMED_LOCK:
-        case GW_WAIT_SHARED_LOCK:
-            found = is_main ? WAITING : found;
-            break;
-        case GW_WAIT_JOIN:
-        case GW_WAIT_SLEEP:
-            break;
-        case GW_WAIT_INPUT:
-            if (gw_begins(thread->name, "cuda"))
-                break; /* the driver's helpers wait for events of the kernel driver */
-            if (!are_all_own(all, pid, fd, waited_fds(pid, thread->tid, fd), &is_peer))
-                found = OUTSIDE;
-            else if (is_main && is_peer)
-                found = WAITING;
-            break;
-        default:
-            found = OUTSIDE;
-        }
+    for (size_t i = 0; i < threads->thread_count && found > OUTSIDE; i++) {
+        uint64_t position = 0;
+        stand one = stand_of_thread(all, process, &threads->thread[i], &position);
+        found = one <= OUTSIDE || one > found ? one : found;
+        *ret_position += position;
     }
-    if (process->threads_left_out > 0 || process->no_waits[0] != '\0')
+    if (threads->threads_left_out > 0 || threads->no_waits[0] != '\0')
         found = OUTSIDE;
-    gw_stack_process_free(process);
+    gw_stack_process_free(threads);
     return found;
 }
+
+/* Threads of gloo wake up now and then to look at the time, and a busy machine lets them wait for a processor. So look
+ * again shortly after. */
+static stand stand_at_last(const owners *all, const gwi_still_process *process, uint64_t *ret_position)
+{
+    enum { LOOKS_MAX = 4 };
+    const struct timespec pause_time = {.tv_nsec = 5000000};
+    stand found = MOVING;
+    for (int i = 0; i < LOOKS_MAX && found == MOVING; i++) {
+        if (i > 0)
+            ppoll(NULL, 0, &pause_time, NULL);
+        found = stand_of(all, process, ret_position);
+    }
+    return found;
+}
+
+/* A number that changes when the main thread of a rank of MPI runs, although it is not inside MPI. */
+static uint64_t wakeups_of(pid_t pid)
+{
+    char status[8192];
+    gw_read_small(status, sizeof status, NULL, "/proc/%d/status", (int)pid);
+    const char *line = strstr(status, "\nvoluntary_ctxt_switches:");
+    return line == NULL ? 0 : strtoull(line + strlen("\nvoluntary_ctxt_switches:"), NULL, 10);
+}
+
+/* ---- the decision ---- */
 
 /* Store all ranks of the job, in the order of the processes. Returns 0 if some do not run here, or if there are several
  * jobs. */
@@ -460,29 +541,59 @@ static size_t list_ranks(const gwi_still_job *job, gwi_still_rank ret_rank[GWI_S
     return count > 1 && count == ret_rank[0].of ? count : 0;
 }
 
-size_t gwi_still_ranks(gwi_still_job *job, uint64_t now_ns, uint64_t after_ns,
-                       gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX])
+static gwi_still_process *process_at(gwi_still_job *job, pid_t pid)
 {
-    if (job->since_ns == 0 || now_ns - job->since_ns < after_ns)
-        return 0;
+    size_t at = 0;
+    while (job->process[at].pid != pid) /* it is one of them */
+        at++;
+    return &job->process[at];
+}
+
+static bool share_memory(gwi_still_job *job, const gwi_still_rank *rank, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (gwi_shared_is_linked(&process_at(job, rank[i].pid)->shared, &process_at(job, rank[k].pid)->shared))
+                return true;
+    return false;
+}
+
+/* Look at the ranks once. *ret_same: the main threads are where they were in the look before. */
+static bool stand_still(gwi_still_job *job, const gwi_still_rank *rank, size_t count, bool *ret_same)
+{
     gwi_sockets sockets;
-    size_t count = list_ranks(job, ret_rank);
-    bool is_linked = false, waits = false, good = count > 0 && gwi_sockets_read(&sockets);
-    if (!good) {
-        job->stood = false;
-        return 0;
-    }
-    owners all = {.sockets = &sockets};
-    good = find_owners(job, &all) && is_apart(&all, &is_linked) && is_linked;
+    owners all = {.job = job, .sockets = &sockets};
+    bool is_linked = false, waits = false;
+    bool good = gwi_sockets_read(&sockets) && find_owners(job, &all) && is_apart(&all, &is_linked) &&
+                (is_linked || share_memory(job, rank, count));
+    *ret_same = true;
     for (size_t i = 0; i < count && good; i++) {
-        stand one = stand_of(&all, ret_rank[i].pid);
-        good = one != OUTSIDE;
+        gwi_still_process *process = process_at(job, rank[i].pid);
+        uint64_t position;
+        stand one = stand_at_last(&all, process, &position);
+        if (process->shared.has_mpi && position == 0)
+            position = wakeups_of(process->pid);
+        *ret_same = *ret_same && position == process->position;
+        process->position = position;
+        good = one > OUTSIDE;
         waits = waits || one == WAITING;
     }
     free(all.item);
     gwi_sockets_free(&sockets);
+    return good && waits;
+}
+
+size_t gwi_still_ranks(gwi_still_job *job, uint64_t now_ns, uint64_t after_ns,
+                       gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX])
+{
+    enum { LOOKS_PER = 16 }; /* a rank that computes is stopped rarely, and the more rarely the longer it computes */
+    if (job->since_ns == 0 || now_ns - job->since_ns < after_ns || now_ns < job->next_ns)
+        return 0;
     /* One look may meet a rank between two waits. */
-    bool is_again = job->stood;
-    job->stood = good && waits;
-    return job->stood && is_again ? count : 0;
+    bool is_again = job->stood, is_same = false;
+    size_t count = list_ranks(job, ret_rank);
+    job->stood = count > 0 && stand_still(job, ret_rank, count, &is_same);
+    if (!job->stood && job->has_mpi)
+        job->next_ns = now_ns + (now_ns - job->since_ns) / LOOKS_PER;
+    return job->stood && is_again && is_same ? count : 0;
 }
