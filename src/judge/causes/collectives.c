@@ -35,9 +35,12 @@ static gw_certainty say(const gwi_case *c, gwi_finding *finding, const char *wha
  * - the end of a rank, or of its communicator, before a call in which another waits
  * - two ranks that wait for each other on two communicators
  * Graphs replay collectives that have no number, so after a replay it is at most supported.
- * Supported by: the same, with records that may lack calls, or with ranks that are not recorded. */
+ * Supported by: the same, with records that may lack calls, or with ranks that are not recorded. Also by the stacks of
+ * a job that stands still, if its ranks wait in different calls of gloo or MPI, or all of them only receive. */
 static gw_certainty judge_collective_desync(const gwi_case *c, gwi_finding *finding)
 {
+    if (c->root == NULL && gwi_are_job_calls_apart(c))
+        return gwi_say_still_job(c, finding) ? GW_SUPPORTED : GW_HYPOTHESIS;
     if (c->stall.kind == GWI_STALL_NONE || c->stall.kind == GWI_STALL_BEHIND)
         return GW_CERTAINTY_NONE;
     return say(c, finding, c->stall.kind == GWI_STALL_CIRCLE ? "the rank waits here" : "the rank made this call");
@@ -46,7 +49,9 @@ static gw_certainty judge_collective_desync(const gwi_case *c, gwi_finding *find
 const gw_cause gwi_cause_collective_desync = {
     .id = "collective-desync",
     .summary = "The ranks of the job called different collectives, or the same one with different sizes.",
-    .proof = "sequence numbers, operations or sizes that differ between ranks at the stall",
+    .proof =
+        "sequence numbers, operations or sizes that differ between ranks at the stall; for gloo and MPI, stacks of "
+        "ranks that all stand still, in different calls or all in a receive",
     .fixes = {[GW_FRAMEWORK_RAW] = "Make all ranks run the same sequence of collectives: no early exit, and no "
                                    "collective inside a branch that depends on the rank\n"
                                    "Give all ranks the same number of batches",

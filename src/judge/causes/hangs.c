@@ -90,7 +90,7 @@ static gw_certainty judge_saved(const gwi_case *c, gwi_finding *finding)
 
 static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
 {
-    if (c->hang.kind == GWI_HANG_JOB && c->root == NULL)
+    if (c->hang.kind == GWI_HANG_JOB && c->root == NULL && !gwi_are_job_calls_apart(c))
         return gwi_say_still_job(c, finding) ? GW_SUPPORTED : GW_HYPOTHESIS;
     if (gwi_are_saved_ranks(c))
         return judge_saved(c, finding);

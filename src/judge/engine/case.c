@@ -493,7 +493,7 @@ static void find_job_hang(gwi_case *c)
 {
     gwi_job_rank rank[GWI_JOB_RANKS_MAX];
     bool may_be_job = c->hang.kind == GWI_HANG_NONE || (c->hang.kind == GWI_HANG_DEADLOCK && !c->hang.in_circle);
-    if (may_be_job && c->stall.kind == GWI_STALL_NONE && gwi_job_ranks(c->model, rank) > 0)
+    if (may_be_job && c->stall.kind == GWI_STALL_NONE && gwi_job_ranks(c, rank) > 0)
         c->hang = (gwi_hang){.kind = GWI_HANG_JOB, .hang = rank[0].hang};
 }
 

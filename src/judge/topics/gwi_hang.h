@@ -45,8 +45,11 @@ typedef struct gwi_job_rank {
  * apart: the stack is inside a collective; the main thread sleeps or waits for the end of a thread; the place is not
  * that of most ranks. Returns false if none does. */
 bool gwi_find_elsewhere(const gwi_case *c, const gwi_job_rank *rank, size_t count, bool is_elsewhere[]);
-/* List the ranks that stand still. Returns their number; 0 if there is no such job, or if it went on. */
-size_t gwi_job_ranks(const gw_model *model, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX]);
+/* List the ranks that stand still. Returns their number; 0 if there is no such job, if it went on, or if a rank waits
+ * for another job. */
+size_t gwi_job_ranks(const gwi_case *c, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX]);
+/* True if the kind of the hang is GWI_HANG_JOB, and the ranks stand in calls that cannot meet. */
+bool gwi_are_job_calls_apart(const gwi_case *c);
 /* Report where each rank stands, and which one did not follow the others. Call it only if the kind of the hang is
  * GWI_HANG_JOB. Returns true if the ranks stand at different places. */
 bool gwi_say_still_job(const gwi_case *c, gwi_finding *finding);

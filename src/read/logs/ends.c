@@ -394,9 +394,16 @@ static bool is_last_line(const gw_log *log, const gw_log_find *exception)
     return exception->line + LINES_LAST > log->file[exception->file].line_count;
 }
 
+/* True if gloo raised the exception in a rank whose peer was gone. What ended the peer stands above, if at all. */
+static bool is_about_peer(const gw_log *log, const gw_log_find *exception)
+{
+    return gw_log_in_line(log, GW_SAYS_PEER_GONE, exception->order) != NULL &&
+           strstr(exception->text, "gloo/transport/") != NULL;
+}
+
 const gw_log_find *gw_log_exception(const gw_log *log, bool *ret_about_child)
 {
-    const gw_log_find *found = NULL, *about_child = NULL;
+    const gw_log_find *found = NULL, *about_peer = NULL, *about_child = NULL;
     for (size_t i = log->find_count; i-- > 0 && found == NULL;) {
         const gw_log_find *find = &log->find[i];
         if (find->sign != GW_SAYS_EXCEPTION || !(gw_log_has_traceback(log, find) || is_last_line(log, find)) ||
@@ -405,11 +412,14 @@ const gw_log_find *gw_log_exception(const gw_log *log, bool *ret_about_child)
         const char *type = gw_log_text(find, "type");
         if (type != NULL && strcmp(type, "FatalError") == 0) /* PaddlePaddle reports a signal this way */
             continue;
-        if (!is_about_child(log, find))
+        if (is_about_child(log, find))
+            about_child = about_child == NULL ? find : about_child;
+        else if (is_about_peer(log, find))
+            about_peer = about_peer == NULL ? find : about_peer;
+        else
             found = find;
-        else if (about_child == NULL)
-            about_child = find;
     }
+    found = found == NULL ? about_peer : found;
     *ret_about_child = found == NULL && about_child != NULL;
     return found != NULL ? found : about_child;
 }

@@ -1,14 +1,55 @@
 /* A job whose ranks all stand still (facts "hang.rank", each with a "hang" of the same process). The supervisor records
  * it only if nobody outside of the job can be the one that they wait for. Which rank did not follow the others is seen
- * from the stacks alone: the calls of gloo and MPI are not recorded. */
+ * from the stacks alone: the calls of gloo and MPI are not recorded, but a stack has the name of the call that waits.
+ */
 #include "gwi_hang.h"
 
 #include "gw_fact.h"
 #include "gw_sites.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+/* ---- what the ranks call ---- */
+
+/* A communication call, as the program wrote it. */
+static const char *call_of_frame(const gw_frame *frame)
+{
+    const char *name = frame->function, *file = frame->file;
+    if (name == NULL)
+        return NULL;
+    if (gw_begins(name, "PMPI_"))
+        name++;
+    if (gw_begins(name, "MPI_"))
+        return name;
+    if (file != NULL && strstr(file, "torch/distributed/distributed_c10d.py") != NULL)
+        return name;
+    return gw_begins(name, "c10d::Reducer") ? "the gradients' all_reduce of DDP" : NULL;
+}
+
+/* Return the call of the main thread: the outermost one, because a call may be made of others. NULL: none is known. */
+static const char *call_of(const gwi_case *c, const gwi_job_rank *rank)
+{
+    const gw_stack *stack = gw_sites_stack(c->model->sites, rank->main_thread->site);
+    const char *found = NULL;
+    for (size_t i = 0; stack != NULL && i < stack->count; i++) {
+        const char *call = call_of_frame(&stack->frame[i]);
+        found = call == NULL ? found : call;
+    }
+    return found;
+}
+
+/* True if the rank waits for a program that need not be part of the job. */
+static bool is_for_others(const gwi_case *c, const gwi_job_rank *rank)
+{
+    static const char *const calls[] = {"MPI_Comm_accept", "MPI_Comm_connect", "MPI_Comm_join"};
+    const char *call = call_of(c, rank);
+    return call != NULL && GW_IS_ONE_OF(call, calls);
+}
+
+/* ---- the ranks ---- */
 
 static const gw_hang *last_hang(const gw_model *model, uint32_t pid)
 {
@@ -19,8 +60,9 @@ static const gw_hang *last_hang(const gw_model *model, uint32_t pid)
 }
 
 /* Facts of one hang are recorded together; a later hang replaces them. */
-size_t gwi_job_ranks(const gw_model *model, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX])
+size_t gwi_job_ranks(const gwi_case *c, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX])
 {
+    const gw_model *model = c->model;
     const uint64_t together_ns = 5000000000u;
     size_t count = 0;
     uint64_t t_ns = 0;
@@ -42,11 +84,42 @@ size_t gwi_job_ranks(const gw_model *model, gwi_job_rank ret_rank[GWI_JOB_RANKS_
         if (hang == NULL || hang->over || hang->for_ns == 0)
             return 0;
         const gwi_job_rank found = {said.rank, hang, gwi_hang_thread(hang, fact->pid), 1};
-        if (found.main_thread == NULL)
+        if (found.main_thread == NULL || is_for_others(c, &found))
             return 0;
         ret_rank[count++] = found;
     }
     return count > 1 ? count : 0;
+}
+
+/* ---- calls that cannot meet ---- */
+
+static bool only_receives(const char *call)
+{
+    static const char *const calls[] = {"recv", "recv_object_list", "MPI_Recv", "MPI_Mrecv", "MPI_Probe", "MPI_Mprobe"};
+    return GW_IS_ONE_OF(call, calls);
+}
+
+/* How the calls of all ranks fit together. */
+typedef enum meeting { MAY_MEET, DIFFER, ALL_RECEIVE } meeting;
+
+static meeting meeting_of(const gwi_case *c, const gwi_job_rank *rank, size_t count)
+{
+    bool differ = false, receive = count > 0;
+    const char *first = count == 0 ? NULL : call_of(c, &rank[0]);
+    for (size_t i = 0; i < count; i++) {
+        const char *call = call_of(c, &rank[i]);
+        if (call == NULL)
+            return MAY_MEET;
+        differ = differ || strcmp(call, first) != 0;
+        receive = receive && only_receives(call);
+    }
+    return receive ? ALL_RECEIVE : differ ? DIFFER : MAY_MEET;
+}
+
+bool gwi_are_job_calls_apart(const gwi_case *c)
+{
+    static gwi_job_rank rank[GWI_JOB_RANKS_MAX];
+    return c->hang.kind == GWI_HANG_JOB && meeting_of(c, rank, gwi_job_ranks(c, rank)) != MAY_MEET;
 }
 
 /* ---- which rank is elsewhere ---- */
@@ -61,8 +134,7 @@ static bool is_collective_frame(const gw_frame *frame)
     for (size_t i = 0; frame->module != NULL && i < sizeof modules / sizeof modules[0]; i++)
         if (strstr(frame->module, modules[i]) != NULL)
             return true;
-    return frame->function != NULL &&
-           (strstr(frame->function, "gloo") != NULL || strncmp(frame->function, "MPI_", 4) == 0);
+    return call_of_frame(frame) != NULL || (frame->function != NULL && strstr(frame->function, "gloo") != NULL);
 }
 
 static bool is_in_collective(const gwi_case *c, const gwi_job_rank *rank)
@@ -72,6 +144,37 @@ static bool is_in_collective(const gwi_case *c, const gwi_job_rank *rank)
         if (is_collective_frame(&stack->frame[i]))
             return true;
     return false;
+}
+
+/* True if the main thread has left the program. The interpreter then waits for threads that are not daemons. */
+static bool has_left(const gwi_case *c, const gwi_job_rank *rank)
+{
+    const gw_stack *stack = gw_sites_stack(c->model->sites, rank->main_thread->site);
+    const gw_frame *outermost = NULL;
+    for (size_t i = 0; stack != NULL && i < stack->count; i++)
+        if (stack->frame[i].python)
+            outermost = &stack->frame[i];
+    return outermost != NULL && outermost->function != NULL && strcmp(outermost->function, "_shutdown") == 0;
+}
+
+/* Return the first other thread of the rank that stands in the user's code. NULL: none. */
+static const gw_hang_thread *other_thread(const gwi_case *c, const gwi_job_rank *rank)
+{
+    for (size_t i = 0; i < rank->hang->thread_count; i++) {
+        const gw_hang_thread *thread = &rank->hang->thread[i];
+        const gw_stack *stack = gw_sites_stack(c->model->sites, thread->site);
+        if (thread != rank->main_thread && stack != NULL && stack->user < stack->count &&
+            stack->frame[stack->user].whose <= GW_WHOSE_USER)
+            return thread;
+    }
+    return NULL;
+}
+
+/* Return the call site that shows where the rank stands. */
+static uint32_t site_of(const gwi_case *c, const gwi_job_rank *rank)
+{
+    const gw_hang_thread *other = has_left(c, rank) ? other_thread(c, rank) : NULL;
+    return other != NULL ? other->site : rank->main_thread->site;
 }
 
 /* True if the thread does not wait for another process: it sleeps, or waits for a thread to end. */
@@ -115,12 +218,13 @@ static bool are_at_one_place(const gwi_case *c, const gwi_job_rank *rank, size_t
 
 /* ---- what is said ---- */
 
-static void add_ranks(gw_text *text, const gwi_job_rank *rank, size_t count, const bool *is_elsewhere, bool wanted)
+/* Add "rank 3", "ranks 0, 1" or "12 ranks": those that are marked. */
+static void add_ranks(gw_text *text, const gwi_job_rank *rank, size_t count, const bool *is_marked)
 {
     enum { NAMED_MAX = 8 };
     size_t found = 0;
     for (size_t i = 0; i < count; i++)
-        found += is_elsewhere[i] == wanted;
+        found += is_marked[i];
     if (found > NAMED_MAX) {
         gw_text_addf(text, "%zu ranks", found);
         return;
@@ -128,72 +232,151 @@ static void add_ranks(gw_text *text, const gwi_job_rank *rank, size_t count, con
     gw_text_add_str(text, found == 1 ? "rank" : "ranks");
     size_t said = 0;
     for (size_t i = count; i-- > 0;) /* the list has the newest fact, of the highest rank, first */
-        if (is_elsewhere[i] == wanted)
+        if (is_marked[i])
             gw_text_addf(text, "%s%" PRIu32, said++ == 0 ? " " : ", ", rank[i].rank);
 }
 
-static void say_rank(const gwi_case *c, gwi_finding *finding, const gwi_job_rank *rank)
+/* Add what the main thread of a rank does, and where. `s`: "s" if only one rank does it. */
+static void add_doing(const gwi_case *c, gw_text *text, const gwi_job_rank *rank, const char *s)
 {
     char doing[GW_DOING_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
-    gwi_evidence(finding, rank->hang->t_ns, "host", "rank %" PRIu32 " (pid %" PRIu32 "): its main thread is %s%s",
-                 rank->rank, rank->hang->pid, gw_doing_text(doing, rank->main_thread),
-                 gwi_at(c, rank->main_thread->site, at));
+    const char *call = call_of(c, rank);
+    const gw_hang_thread *other = has_left(c, rank) ? other_thread(c, rank) : NULL;
+    if (other != NULL)
+        gw_text_addf(text, "%s left the program, and wait%s for a thread that is no daemon: tid %" PRIu32 " is %s",
+                     *s == 's' ? "has" : "have", s, other->tid, gw_doing_text(doing, other));
+    else if (call != NULL && strcmp(rank->main_thread->wait, "running") == 0)
+        gw_text_addf(text, "poll%s in %s", s, call);
+    else if (call != NULL)
+        gw_text_addf(text, "wait%s in %s", s, call);
+    else
+        gw_text_addf(text, "%s %s", *s == 's' ? "is" : "are", gw_doing_text(doing, rank->main_thread));
+    gw_text_add_str(text, gwi_at(c, site_of(c, rank), at));
+}
+
+/* One line for all ranks that do the same as rank[first], which are then marked as said. */
+static void say_group(const gwi_case *c, gwi_finding *finding, const gwi_job_rank *rank, size_t count, size_t first,
+                      bool is_said[])
+{
+    bool is_member[GWI_JOB_RANKS_MAX] = {false};
+    gw_text text = {0}, wanted = {0};
+    size_t members = 0;
+    add_doing(c, &wanted, &rank[first], "s");
+    for (size_t i = 0; i < count; i++) {
+        gw_text own = {0};
+        add_doing(c, &own, &rank[i], "s");
+        is_member[i] = !is_said[i] && strcmp(gw_text_str(&own), gw_text_str(&wanted)) == 0;
+        is_said[i] = is_said[i] || is_member[i];
+        members += is_member[i];
+        gw_text_free(&own);
+    }
+    add_ranks(&text, rank, count, is_member);
+    if (members == 1)
+        gw_text_addf(&text, " (pid %" PRIu32 "): its main thread ", rank[first].hang->pid);
+    else
+        gw_text_add_str(&text, ": their main threads ");
+    add_doing(c, &text, &rank[first], members == 1 ? "s" : "");
+    gwi_evidence(finding, rank[first].hang->t_ns, "host", "%s", gw_text_str(&text));
+    gw_text_free(&text);
+    gw_text_free(&wanted);
 }
 
 static void say_ranks(const gwi_case *c, gwi_finding *finding, const gwi_job_rank *rank, size_t count,
                       const bool *is_elsewhere)
 {
-    enum { SHOWN_MAX = 8 };
-    size_t shown = 0, others = 0;
+    bool is_said[GWI_JOB_RANKS_MAX] = {false};
+    size_t others = 0, polling = 0;
     uint64_t cpu_ms = 0;
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
     for (int elsewhere = 1; elsewhere >= 0; elsewhere--)
         for (size_t i = count; i-- > 0;)
-            if (is_elsewhere[i] == (elsewhere == 1) && shown < SHOWN_MAX) {
-                say_rank(c, finding, &rank[i]);
-                shown++;
-            }
+            if (is_elsewhere[i] == (elsewhere == 1) && !is_said[i])
+                say_group(c, finding, rank, count, i, is_said);
     for (size_t i = 0; i < count; i++) {
         others += rank[i].hang->thread_count - 1;
         cpu_ms += rank[i].hang->cpu_ms;
+        polling += strcmp(rank[i].main_thread->wait, "running") == 0;
+        if (has_left(c, &rank[i]) && facts->exception.t_ns < rank[i].hang->t_ns)
+            gwi_say_line(c, finding, &facts->exception, "printed before: ");
     }
-    if (shown < count)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "and %zu more ranks", count - shown);
     if (others > 0)
         gwi_evidence(finding, GWI_NO_TIME, "host", "%zu other thread%s of the ranks also wait%s", others,
                      GWI_PLURAL(others), others == 1 ? "s" : "");
     gwi_measure(finding, rank[0].hang->t_ns, "host", (double)cpu_ms, "ms",
-                "in that time, no rank read or wrote a byte, and together they used %" PRIu64 " ms of CPU", cpu_ms);
+                "in that time, no rank read or wrote a byte%s, and together they used %" PRIu64 " ms of CPU%s",
+                polling > 0 ? " or sent a message" : "", cpu_ms, polling > 0 ? " to poll" : "");
     gwi_evidence(finding, GWI_NO_TIME, "host",
-                 "the ranks are connected with each other and with nobody else, so no one outside can wake them");
+                 "the ranks are connected with each other and with nobody else, so no one "
+                 "outside can wake them");
+}
+
+/* Add "rank 2 is in broadcast, ranks 0, 1 are in all_reduce". */
+static void add_calls(const gwi_case *c, gw_text *text, const gwi_job_rank *rank, size_t count)
+{
+    bool is_said[GWI_JOB_RANKS_MAX] = {false};
+    const char *comma = "";
+    for (size_t i = count; i-- > 0;) {
+        bool is_member[GWI_JOB_RANKS_MAX] = {false};
+        size_t members = 0;
+        for (size_t k = 0; k < count; k++) {
+            is_member[k] = !is_said[k] && strcmp(call_of(c, &rank[k]), call_of(c, &rank[i])) == 0;
+            is_said[k] = is_said[k] || is_member[k];
+            members += is_member[k];
+        }
+        if (members == 0)
+            continue;
+        gw_text_add_str(text, comma);
+        add_ranks(text, rank, count, is_member);
+        gw_text_addf(text, " %s in %s", members == 1 ? "is" : "are", call_of(c, &rank[i]));
+        comma = ", ";
+    }
+}
+
+static void head(const gwi_case *c, gwi_finding *finding, const gwi_job_rank *rank, size_t count,
+                 const bool *is_elsewhere, bool is_found)
+{
+    const double for_s = (double)c->hang.hang->for_ns / 1e9;
+    bool is_waiting[GWI_JOB_RANKS_MAX];
+    gw_text text = {0};
+    for (size_t i = 0; i < count; i++)
+        is_waiting[i] = !is_elsewhere[i];
+    meeting calls = meeting_of(c, rank, count);
+    if (calls == ALL_RECEIVE) {
+        gwi_headline(finding, "no progress for %.1f s: all ranks wait in %s, and none of them sends", for_s,
+                     call_of(c, &rank[0]));
+    } else if (calls == DIFFER) {
+        add_calls(c, &text, rank, count);
+        gwi_headline(finding, "no progress for %.1f s: %s", for_s, gw_text_str(&text));
+    } else if (is_found) {
+        add_ranks(&text, rank, count, is_waiting);
+        gw_text_add_str(&text, strchr(gw_text_str(&text), 's') != NULL ? " wait for " : " waits for ");
+        add_ranks(&text, rank, count, is_elsewhere);
+        gwi_headline(finding, "no progress for %.1f s: %s, which did not follow", for_s, gw_text_str(&text));
+    } else {
+        gwi_headline(finding, "no progress for %.1f s: all ranks of the job wait%s", for_s,
+                     are_at_one_place(c, rank, count) ? " at the same place" : ", at different places");
+    }
+    gw_text_free(&text);
 }
 
 bool gwi_say_still_job(const gwi_case *c, gwi_finding *finding)
 {
     static gwi_job_rank rank[GWI_JOB_RANKS_MAX];
     bool is_elsewhere[GWI_JOB_RANKS_MAX] = {false};
-    size_t count = gwi_job_ranks(c->model, rank);
-    gw_text text = {0};
-    const double for_s = (double)c->hang.hang->for_ns / 1e9;
-    bool is_found = gwi_find_elsewhere(c, rank, count, is_elsewhere), differ = !are_at_one_place(c, rank, count);
+    size_t count = gwi_job_ranks(c, rank);
+    bool is_apart = meeting_of(c, rank, count) != MAY_MEET, is_found = gwi_find_elsewhere(c, rank, count, is_elsewhere);
+    bool differ = !are_at_one_place(c, rank, count);
     if (!is_found)
         memset(is_elsewhere, 0, sizeof is_elsewhere);
-    uint32_t site = count > 0 ? rank[count - 1].main_thread->site : 0;
+    uint32_t site = count > 0 ? site_of(c, &rank[count - 1]) : 0;
     for (size_t i = count; i-- > 0 && is_found;)
         if (is_elsewhere[i]) {
-            site = rank[i].main_thread->site;
+            site = site_of(c, &rank[i]);
             break;
         }
-    add_ranks(&text, rank, count, is_elsewhere, false);
-    if (is_found) {
-        gw_text_addf(&text, " wait%s for ", strchr(gw_text_str(&text), 's') != NULL ? "" : "s");
-        add_ranks(&text, rank, count, is_elsewhere, true);
-        gwi_headline(finding, "no progress for %.1f s: %s, which did not follow", for_s, gw_text_str(&text));
-    } else {
-        gwi_headline(finding, "no progress for %.1f s: all ranks of the job wait%s", for_s,
-                     differ ? ", at different places" : " at the same place");
-    }
-    gw_text_free(&text);
+    head(c, finding, rank, count, is_elsewhere, is_found);
     say_ranks(c, finding, rank, count, is_elsewhere);
-    gwi_where(finding, site, is_found ? "a rank stands here and did not follow the others" : "a rank waits here");
-    return is_found || differ;
+    gwi_where(finding, site,
+              is_found && !is_apart ? "a rank stands here and did not follow the others" : "a rank waits here");
+    return is_found || differ || is_apart;
 }

@@ -137,6 +137,9 @@ char *gw_doing_text(char out[GW_DOING_TEXT_MAX], const gw_hang_thread *thread)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(thread->wait, rows[i].word) == 0)
             text = rows[i].text;
+    if (strcmp(thread->wait, "input") == 0 &&
+        (strstr(thread->where, "lock_inode_wait") != NULL || strstr(thread->where, "setlk") != NULL))
+        text = "waiting for a lock on a file";
     snprintf(out, GW_DOING_TEXT_MAX, "%s%s%s%s", text, thread->where[0] == '\0' ? "" : " (in ", thread->where,
              thread->where[0] == '\0' ? "" : ")");
     return out;
