@@ -90,6 +90,44 @@ open("pids", "w").write("".join(f"{rank.pid}\\n" for rank in ranks))
 sys.exit(max(rank.wait() for rank in ranks))
 '''
 
+# Two ranks that poll shared memory as MPI does. Rank 0 waits for a message.
+POLLING = '''
+import ctypes, mmap, os, subprocess, sys, time
+kind = sys.argv[1]
+if "OMPI_COMM_WORLD_RANK" not in os.environ:
+    with open("segment", "wb") as file:
+        file.truncate(1 << 17)
+    ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "OMPI_COMM_WORLD_RANK": str(rank),
+             "OMPI_COMM_WORLD_SIZE": "2"}) for rank in range(2)]
+    open("pids", "w").write("".join(f"{rank.pid}\\n" for rank in ranks))
+    sys.exit(max(rank.wait() for rank in ranks))
+mpi, rank = ctypes.CDLL(os.environ["MPI_STANDIN"]), int(os.environ["OMPI_COMM_WORLD_RANK"])
+with open("segment", "r+b") as file:
+    memory = mmap.mmap(file.fileno(), 0)
+words = (ctypes.c_int * 1024).from_buffer(memory)
+def at(index):
+    return ctypes.byref(words, 4 * index)
+end = time.monotonic() + float(os.environ.get("REST_S", "0"))
+if kind == "talk":  # always in MPI, and never stuck; the first word of a page says that it goes on
+    while True:
+        words[0] = words[0] or time.monotonic() > end
+        for _ in range(2000):
+            mpi.MPI_Barrier(at(1), rank)
+        if words[0] and words[1] == words[2]:
+            time.sleep(0.2)
+            os._exit(0)
+elif rank == 0:
+    mpi.MPI_Recv(at(0))  # nobody sends
+elif kind == "stuck":
+    mpi.MPI_Recv(at(1))  # nobody sends here either
+elif kind == "sleep":
+    time.sleep(600)  # and does not send
+elif kind == "compute":
+    while time.monotonic() < end:
+        sum(range(1000))
+    words[0] = 1
+'''
+
 # Takes memory now and then, and writes to both outputs.
 WRITER = BEGIN + '''
 import time
@@ -172,6 +210,38 @@ class Ranks(Ends):
             verdict = json.loads((folder / "verdict.json").read_text())
             self.assertEqual((process.returncode, verdict["cause"]), (0, None), f"{kind}: {err}")
             self.assertNotIn("is running", " ".join(err.split()), kind)
+            self.assertNotIn("no progress", err, kind)
+
+
+class Polling(Ends):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "polling.py").write_text(POLLING)
+
+    def hang(self, kind, cause, *said):
+        process = self.begin("polling.py", kind, options=("--hang-after", "1", "--kill-on-hang"))
+        _, err = process.communicate(timeout=WAIT_S)
+        verdict = self.verdict()
+        self.assertEqual((verdict["cause"], verdict["certainty"]), (cause, "supported"), err)
+        text = "\n".join(line["text"] for line in verdict["evidence"])
+        for wanted in said:
+            self.assertIn(wanted, verdict["headline"] + "\n" + text)
+        for pid in lines_of(self.folder / "pids"):
+            wait_until(lambda: not os.path.exists(f"/proc/{pid}/exe"), "the end of a rank")
+
+    def test_ranks_that_poll_for_ever_are_noticed(self):
+        self.hang("stuck", "collective-desync", "all ranks wait in MPI_Recv, and none of them sends",
+                  "main thread polls in MPI_Recv at polling.py:")
+
+    def test_a_rank_that_does_not_send_is_named(self):
+        self.hang("sleep", "peer-died", "rank 0 waits for rank 1", "main thread polls in MPI_Recv at polling.py:",
+                  "is sleeping")
+
+    def test_ranks_that_poll_and_work_are_left_alone(self):
+        for kind in ("talk", "compute"):
+            process = self.begin("polling.py", kind, options=("--hang-after", "1"), env={"REST_S": "5"})
+            _, err = process.communicate(timeout=WAIT_S)
+            self.assertEqual((process.returncode, self.verdict()["cause"]), (0, None), f"{kind}: {err}")
             self.assertNotIn("no progress", err, kind)
 
 

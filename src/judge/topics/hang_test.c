@@ -745,6 +745,94 @@ GW_TEST(a_rank_that_did_not_follow_is_named)
     }
 }
 
+GW_TEST(calls_that_cannot_meet_are_named)
+{
+    static const struct {
+        const char *wait[2], *place[2], *cause, *said;
+    } rows[] = {
+        {{"lock", "lock"},
+         {"all_reduce torch/distributed/distributed_c10d.py 9,step train.py 33",
+          "broadcast torch/distributed/distributed_c10d.py 7,main train.py 50"},
+         "collective-desync",
+         "rank 0 is in all_reduce, rank 1 is in broadcast"},
+        {{"timed-lock", "timed-lock"},
+         {"recv torch/distributed/distributed_c10d.py 9,main train.py 33",
+          "recv torch/distributed/distributed_c10d.py 9,main train.py 33"},
+         "collective-desync",
+         "all ranks wait in recv, and none of them sends"},
+        {{"running", "running"},
+         {"PMPI_Recv libmpi 1,main train.py 33", "MPI_Barrier libmpi 1,main train.py 50"},
+         "collective-desync",
+         "rank 0 is in MPI_Recv, rank 1 is in MPI_Barrier"},
+        /* a call made of others has the name that the program used */
+        {{"lock", "lock"},
+         {"all_reduce torch/distributed/distributed_c10d.py 9,barrier torch/distributed/distributed_c10d.py 8,"
+          "main train.py 33",
+          "all_reduce torch/distributed/distributed_c10d.py 9,main train.py 50"},
+         "collective-desync",
+         "rank 0 is in barrier, rank 1 is in all_reduce"},
+        /* the same call may meet */
+        {{"lock", "lock"},
+         {"all_reduce torch/distributed/distributed_c10d.py 9,step train.py 33",
+          "all_reduce torch/distributed/distributed_c10d.py 9,main train.py 50"},
+         "peer-died",
+         "wait, at different places"},
+        {{"lock", "lock"},
+         {"all_reduce torch/distributed/distributed_c10d.py 9,step train.py 33",
+          "all_reduce torch/distributed/distributed_c10d.py 9,step train.py 33"},
+         NULL,
+         "wait at the same place"},
+        {{"running", "running"},
+         {"PMPI_Send libmpi 1,main train.py 33", "PMPI_Send libmpi 1,main train.py 33"},
+         NULL,
+         "wait at the same place"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gw_feed_open(&feed, 16 * gib);
+        gw_feed_wait(&feed, 10 * second_ns);
+        for (uint32_t rank = 0; rank < 2; rank++)
+            still_rank(rank, rows[i].wait[rank], rows[i].place[rank]);
+        judge(-1, 0);
+        expect(rows[i].cause, GW_SUPPORTED);
+        assert_true(verdict->is_hang);
+        if (strstr(verdict->headline, rows[i].said) == NULL)
+            fail_msg("row %zu: %s", i, verdict->headline);
+    }
+}
+
+/* A thread that is no daemon keeps the process of a rank whose main thread has left the program. */
+GW_TEST(a_rank_that_has_left_its_program_is_shown_with_the_thread_that_keeps_it)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_wait(&feed, 10 * second_ns);
+    still_rank(0, "lock", "all_reduce torch/distributed/distributed_c10d.py 9,step train.py 33");
+    still_rank(1, "lock", "_shutdown threading.py 1590");
+    feed.pid = RANK_PIDS + 1;
+    uint32_t site = gw_feed_site(&feed, "put queue.py 140,feed train.py 57,run threading.py 975");
+    feed.pid = GW_FEED_PID;
+    char text[80];
+    snprintf(text, sizeof text, "wait=lock site=%u name=python3", site);
+    fact_of(RANK_PIDS + 1, LEFT, "hang.thread", text);
+    judge(-1, 0);
+    expect("peer-died", GW_SUPPORTED);
+    assert_true(
+        has_evidence("its main thread has left the program, and waits for a thread that is no daemon: tid 501"));
+    assert_non_null(verdict->where);
+    assert_int_equal(verdict->where->frame[verdict->where->user].line, 57);
+}
+
+/* A server of MPI waits for a job that need not run yet. */
+GW_TEST(a_rank_that_waits_for_another_job_does_not_hang)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_wait(&feed, 10 * second_ns);
+    still_rank(0, "running", "PMPI_Comm_accept libmpi 1,serve train.py 20");
+    still_rank(1, "running", "PMPI_Bcast libmpi 1,serve train.py 25");
+    judge(-1, 0);
+    assert_null(verdict->cause);
+    assert_false(verdict->is_hang);
+}
+
 GW_TEST(a_job_that_went_on_or_is_not_all_there_does_not_hang)
 {
     for (int kind = 0; kind < 2; kind++) {

@@ -849,6 +849,26 @@ GW_TEST(test_the_exception_that_ended_a_thread)
     }
 }
 
+/* If a rank on gloo ends, all others raise an exception about it. */
+GW_TEST(test_an_exception_about_a_peer_is_not_the_first)
+{
+#define PEER "RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:53946\n"
+    static const struct {
+        const char *text, *type;
+    } cases[] = {{TRACE "KeyError: 'lr'\n" TRACE PEER TRACE PEER, "KeyError"},
+                 {TRACE PEER TRACE "KeyError: 'lr'\n" TRACE PEER, "KeyError"},
+                 {TRACE PEER TRACE PEER, "RuntimeError"},
+                 {TRACE "KeyError: 'lr'\n" TRACE "RuntimeError: Connection closed by peer\n", "RuntimeError"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_stderr(&feed, cases[i].text);
+        gw_feed_exit(&feed, 1, 0);
+        gw_model *model = gw_feed_finish(&feed);
+        assert_string_equal(model->stderr_facts.exception_type, cases[i].type);
+        gw_model_free(model);
+    }
+}
+
 /* An exception that is logged without a traceback has nothing of the traceback before it. */
 GW_TEST(test_an_exception_after_the_traceback_of_another)
 {

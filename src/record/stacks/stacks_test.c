@@ -5,6 +5,7 @@
 #include "gw_text.h"
 #include "gw_unit_test.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,7 +25,7 @@ typedef struct board {
 } board;
 static board *shared;
 enum { PATIENCE_MS = 200000 };
-enum { LEFT, RIGHT, JOINER, READER, SLEEPER, SPINNER, POLLER, ROLES };
+enum { LEFT, RIGHT, JOINER, READER, SLEEPER, SPINNER, POLLER, IDLER, ROLES };
 
 static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER, second = PTHREAD_MUTEX_INITIALIZER;
 static int pipe_fds[2];
@@ -108,7 +109,15 @@ static void *poller(void *nothing)
     return nothing;
 }
 
-static void *(*const roles[ROLES])(void *) = {left, right, joiner, reader, sleeper, spinner, poller};
+/* After a stop, this call continues as restart_syscall. */
+static void *idler(void *nothing)
+{
+    arrive(IDLER, "idler");
+    shared->surprises += poll(NULL, 0, -1) != 0;
+    return nothing;
+}
+
+static void *(*const roles[ROLES])(void *) = {left, right, joiner, reader, sleeper, spinner, poller, idler};
 
 static _Noreturn void be_child(void)
 {
@@ -155,6 +164,7 @@ static pid_t start_child(void)
     /* these threads call arrive() shortly before they sleep, so they may not sleep yet */
     for (int role = LEFT; role <= READER; role++)
         wait_for_sleep(pid, shared->tid[role]);
+    wait_for_sleep(pid, shared->tid[IDLER]);
     return pid;
 }
 
@@ -247,6 +257,8 @@ GW_TEST(stacks_are_read_and_nobody_notices)
             assert_true(stands_in(thread_of(process, READER), (void (*)(void))reader));
 #endif
             assert_int_equal(thread_of(process, READER)->fd, pipe_fds[0]);
+            if (thread_of(process, IDLER)->where[0] != '\0') /* else the kernel does not say where threads sleep */
+                assert_int_equal(thread_of(process, IDLER)->wait, GW_WAIT_INPUT);
             assert_true(process->stops > 0 && process->stop_ns_max > 0);
         }
         gw_stack_process_free(process);
