@@ -806,9 +806,10 @@ GW_TEST(a_rank_that_has_left_its_program_is_shown_with_the_thread_that_keeps_it)
     gw_feed_open(&feed, 16 * gib);
     gw_feed_wait(&feed, 10 * second_ns);
     still_rank(0, "lock", "all_reduce torch/distributed/distributed_c10d.py 9,step train.py 33");
-    still_rank(1, "lock", "_shutdown threading.py 1590");
+    still_rank(1, "lock", "_shutdown /usr/lib/python3.11/threading.py 1590");
     feed.pid = RANK_PIDS + 1;
-    uint32_t site = gw_feed_site(&feed, "put queue.py 140,feed train.py 57,run threading.py 975");
+    uint32_t site = gw_feed_site(
+        &feed, "put /usr/lib/python3.11/queue.py 140,feed train.py 57,run /usr/lib/python3.11/threading.py 975");
     feed.pid = GW_FEED_PID;
     char text[80];
     snprintf(text, sizeof text, "wait=lock site=%u name=python3", site);

@@ -97,7 +97,8 @@ typedef struct gwi_still_job {
     uint64_t cpu_ms, io_bytes, socket_bytes, shared_hash;
     bool has_mpi; /* ranks poll, so processor time is no progress */
     bool is_known, told;
-    uint64_t next_ns; /* run time before which gwi_still_ranks() does not stop a rank again */
+    uint64_t next_ns;  /* run time before which gwi_still_ranks() does not stop a rank again */
+    bool is_undecided; /* the last hang that was told was judged to be none: look again at next_ns */
     unsigned told_count;
     bool stood; /* gwi_still_ranks() has found the hang once; the next look must find it again */
 } gwi_still_job;

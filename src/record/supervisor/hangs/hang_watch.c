@@ -208,6 +208,10 @@ static void leave_undecided(gwi_hangs *hangs)
         if (process->told && process->looked_at_ns == hangs->watch.now_ns)
             process->is_undecided = true;
     }
+    gwi_still_job *job = &hangs->job;
+    job->is_undecided = job->told;
+    if (job->told)
+        job->next_ns = hangs->watch.now_ns + (hangs->watch.now_ns - job->since_ns);
 }
 
 static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child)
@@ -295,13 +299,14 @@ static bool note_job(gwi_hangs *hangs, gwi_record *record, pid_t child)
     if (gwi_still_look(job, child, now, driver_ns))
         for (size_t i = 0; i < hangs->told_rank_count; i++)
             put_of_rank(record, &hangs->told_rank[i], GW_FACT_HANG_OVER, "");
-    if (job->told || job->told_count >= TOLD_MAX)
+    if ((job->told && !job->is_undecided) || job->told_count >= TOLD_MAX)
         return false;
     hangs->told_rank_count = gwi_still_ranks(job, now, hangs->after_ns, hangs->told_rank);
     if (hangs->told_rank_count == 0)
         return false;
     tell_job(hangs, record);
     job->told = true;
+    job->is_undecided = false;
     job->told_count++;
     return true;
 }
