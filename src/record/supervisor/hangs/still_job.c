@@ -61,10 +61,14 @@ static bool see_process(gwi_still_job *job, pid_t pid, pid_t parent)
         return false;
     gwi_still_process *process = &job->process[at];
     bool is_known = at < job->process_count && process->start_ticks == ticks && process->exe_hash == exe_hash;
+    bool had_rank = is_known && process->has_rank;
     if (!is_known) {
         *process = (gwi_still_process){.pid = pid, .parent = parent, .start_ticks = ticks, .exe_hash = exe_hash};
-        read_rank(process);
     }
+    /* A launcher in Python may have been seen between fork() and exec() of a rank, which then runs the same file. */
+    if (!process->has_rank)
+        read_rank(process);
+    is_known = is_known && had_rank == process->has_rank;
     job->process_count += at == job->process_count;
     process->seen = true;
     return !is_known;
