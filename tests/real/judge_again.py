@@ -53,7 +53,7 @@ def faults_of(program, row, path):
     if row["status"] == "clean" and verdict["alternatives"]:
         yield f"alternatives on a clean run: {verdict['alternatives']}"
     cards = [gpu["name"] for gpu in verdict["gpus"]]
-    if row["card"] not in cards:
+    if row["card"] is not None and row["card"] not in cards:
         yield f"the card is {cards}, not {row['card']}"
     if os.path.getsize(path) > SIZE_MAX:
         yield f"larger than {SIZE_MAX} bytes"
