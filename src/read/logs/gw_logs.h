@@ -117,7 +117,8 @@ const gw_log_find *gw_log_good_end(const gw_log *log, const gw_log_find *after);
  * NULL: none. */
 const gw_log_find *gw_log_unanswered(const gw_log *log);
 /* Return the exception that ended the program: the last one that the program did not survive. Without one, it is the
- * last one of a rank whose peer on gloo was gone, or else the last report of a parent about a child. NULL: none. *ret_about_child: it only reports that another process failed. */
+ * last one of a rank whose peer on gloo was gone, or else the last report of a parent about a child. NULL: none.
+ * *ret_about_child: it only reports that another process failed. */
 const gw_log_find *gw_log_exception(const gw_log *log, bool *ret_about_child);
 /* True if a traceback stands above the exception, which may be this many lines long. */
 enum { GW_LOG_TRACEBACK_LINES_MAX = 400 };
