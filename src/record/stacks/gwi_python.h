@@ -44,8 +44,34 @@ typedef struct gwi_python {
 void gwi_python_try(gwi_python *python, uint64_t base);
 /* List the thread states of all copies of Python that were added. */
 void gwi_python_list(gwi_python *python);
-/* Append the Python frames of thread->tid to `thread`, and their code objects to `process`. Missing frames set flags in
- * thread->flags (gw_site.h). */
-void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_thread *thread);
+
+/* ---- the frames of one thread ---- */
+
+/* The fields of a code object that are needed here; `name`, `file` and `table` are addresses. */
+typedef struct gwi_code_fields {
+    uint64_t address, name, file, table;
+    int32_t first_line;
+} gwi_code_fields;
+
+/* Copied frames, as numbers: they are all that must be read while the thread is stopped. */
+typedef struct gwi_python_stack {
+    bool is_unknown; /* the frames could not be copied */
+    bool is_cut;
+    uint8_t copy;                       /* index into gwi_python.copy */
+    uint64_t frame[GW_SITE_PYTHON_MAX]; /* as in event SITE_FRAMES, with an index into `code` */
+    size_t frame_count;
+    gwi_code_fields code[GW_SITE_PYTHON_MAX];
+    size_t code_count;
+} gwi_python_stack;
+
+/* Copy the Python frames of a thread, with at most three reads for each frame. */
+void gwi_python_copy(const gwi_python *python, uint32_t inner_tid, gwi_python_stack *ret);
+/* Read the names and lines of copied frames. Appends the frames to `thread`, and their code objects to `process`.
+ * Missing frames set flags in thread->flags (gw_site.h). The thread may run meanwhile: a frame of it keeps its code
+ * object alive, and if one was freed since, all frames are missing. */
+void gwi_python_decode(const gwi_python *python, const gwi_python_stack *stack, gw_stack_process *process,
+                       gw_stack_thread *thread);
+/* Copy and decode. */
+void gwi_python_frames(const gwi_python *python, gw_stack_process *process, gw_stack_thread *thread);
 
 #endif

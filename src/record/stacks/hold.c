@@ -85,7 +85,8 @@ void gw_stacks_let_go(void)
 /* Wait until an attached thread has stopped. *ret_running_ns: a time at which it had not stopped yet. */
 static bool wait_for_stop(uint32_t tid, int *ret_status, uint64_t *ret_running_ns)
 {
-    const struct timespec pause_time = {.tv_nsec = 200000};
+    enum { PAUSE_NS_MAX = 200000 };
+    struct timespec pause_time = {.tv_nsec = 10000}; /* most threads stop at once */
     uint64_t begin_ns = gw_monotonic_ns();
     for (uint64_t now_ns = begin_ns; now_ns - begin_ns < stop_wait_ns; now_ns = gw_monotonic_ns()) {
         pid_t got = waitpid((pid_t)tid, ret_status, __WALL | WNOHANG);
@@ -95,6 +96,7 @@ static bool wait_for_stop(uint32_t tid, int *ret_status, uint64_t *ret_running_n
             return false; /* the thread has ended */
         *ret_running_ns = now_ns;
         ppoll(NULL, 0, &pause_time, NULL);
+        pause_time.tv_nsec = 2 * pause_time.tv_nsec < PAUSE_NS_MAX ? 2 * pause_time.tv_nsec : PAUSE_NS_MAX;
     }
     errno = ETIMEDOUT;
     return false;
@@ -114,18 +116,18 @@ static void set_slice(uint64_t ns)
     syscall(SYS_sched_setattr, 0, &wanted, 0);
 }
 
-/* On a busy machine, gpuwhy itself may have to wait for a processor while a thread is stopped. So begin with a new time
- * slice and, if the kernel permits it, before all other programs. */
+/* On a busy machine, gpuwhy itself may have to wait for a processor while a thread is stopped. So run before all other
+ * programs if the kernel permits it, and otherwise with the shortest slices. Do not call sched_yield() first to get a
+ * new slice: with Linux 6.18, gpuwhy then has to wait for the other programs afterwards, during the stop. */
 static void hurry(gwi_held *held)
 {
-    enum { SLICE_NS = 1000000 };
+    enum { SLICE_NS = 100000 };
     const struct sched_param lowest = {.sched_priority = 1};
     bool is_usual = sched_getscheduler(0) == SCHED_OTHER;
     held->is_first = is_usual && sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest) == 0;
     held->has_slice = is_usual && !held->is_first;
     if (held->has_slice)
         set_slice(SLICE_NS);
-    sched_yield();
 }
 
 static void hurry_no_more(const gwi_held *held)

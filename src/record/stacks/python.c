@@ -323,48 +323,71 @@ static int keep_code(gw_stack_process *process, gw_stack_code *code)
     return (int)process->code_count++;
 }
 
-static int take_code(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, gw_stack_process *process)
+static bool read_code(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, gwi_code_fields *ret)
 {
     const gw_python_layout *layout = &copy->layout;
     uint8_t bytes[1024];
-    char text[TEXT_BYTES_MAX + 1];
     size_t end = furthest(furthest(layout->code_file, layout->code_name),
                           furthest(layout->code_table, layout->code_first_line)) +
                  8;
     if (!gw_python_plausible(address) || end > sizeof bytes || !read_at(python, address, bytes, end) ||
         word_in(bytes, GW_PYTHON_OB_TYPE) != copy->code_type)
-        return -1;
-    size_t used = take_text(python, copy, word_in(bytes, layout->code_name), false, text, NAME_BYTES_MAX);
+        return false;
+    *ret = (gwi_code_fields){.address = address,
+                             .name = word_in(bytes, layout->code_name),
+                             .file = word_in(bytes, layout->code_file),
+                             .table = word_in(bytes, layout->code_table),
+                             .first_line = number_in(bytes, layout->code_first_line)};
+    return true;
+}
+
+static bool same_fields(const gwi_code_fields *a, const gwi_code_fields *b)
+{
+    return a->address == b->address && a->name == b->name && a->file == b->file && a->table == b->table &&
+           a->first_line == b->first_line;
+}
+
+/* Read what a code object points to. If the object itself has changed since its fields were read, it was freed, and
+ * its texts may be those of another: return -1. */
+static int take_code(const gwi_python *python, const gwi_interpreter *copy, const gwi_code_fields *fields,
+                     gw_stack_process *process)
+{
+    char text[TEXT_BYTES_MAX + 1];
+    gwi_code_fields after;
+    size_t used = take_text(python, copy, fields->name, false, text, NAME_BYTES_MAX);
     text[used++] = '\n';
-    used += take_text(python, copy, word_in(bytes, layout->code_file), true, text + used, TEXT_BYTES_MAX - used);
+    used += take_text(python, copy, fields->file, true, text + used, TEXT_BYTES_MAX - used);
     text[used] = '\0';
-    gw_stack_code code = {.address = address,
-                          .first_line = number_in(bytes, layout->code_first_line),
-                          .version = (uint16_t)layout->version,
-                          .text = strdup(text)};
-    if (code.text == NULL)
+    gw_stack_code code = {
+        .address = fields->address, .first_line = fields->first_line, .version = (uint16_t)copy->layout.version};
+    code.table = take_table(python, copy, fields->table, &code.table_bytes);
+    bool is_same = read_code(python, copy, fields->address, &after) && same_fields(fields, &after);
+    code.text = is_same ? strdup(text) : NULL;
+    if (code.text == NULL) {
+        free(code.table);
         return -1;
-    code.table = take_table(python, copy, word_in(bytes, layout->code_table), &code.table_bytes);
+    }
     return keep_code(process, &code);
 }
 
 /* ---- frames ---- */
 
-/* State of reading the frames of one thread. */
+/* State of copying the frames of one thread. */
 typedef struct walk {
     const gwi_python *python;
     const gwi_interpreter *copy;
-    gw_stack_process *process;
-    uint64_t *first;
+    gwi_python_stack *to;
+    unsigned reads;
     uint64_t at; /* address of the frame in `bytes` */
     uint8_t bytes[1024];
 } walk;
 
 static bool open_frame(void *user, uintptr_t frame, size_t bytes)
 {
+    enum { READS_MAX = 2 * GW_SITE_PYTHON_MAX }; /* frames, and what stands between them */
     walk *it = user;
     it->at = frame;
-    return bytes <= sizeof it->bytes && read_at(it->python, frame, it->bytes, bytes);
+    return it->reads++ < READS_MAX && bytes <= sizeof it->bytes && read_at(it->python, frame, it->bytes, bytes);
 }
 
 static void fetch_field(void *user, uintptr_t at, void *out, size_t bytes)
@@ -373,36 +396,41 @@ static void fetch_field(void *user, uintptr_t at, void *out, size_t bytes)
     memcpy(out, it->bytes + (at - it->at), bytes);
 }
 
+/* Find the code object among those that were copied, or copy it. Returns -1 if it is none. */
+static int copy_code(walk *it, uint64_t address)
+{
+    size_t at = 0;
+    while (at < it->to->code_count && it->to->code[at].address != address)
+        at++;
+    if (at == it->to->code_count && !read_code(it->python, it->copy, address, &it->to->code[it->to->code_count++]))
+        return -1;
+    return (int)at;
+}
+
 static bool take_frame(void *user, size_t index, const gw_python_found *found)
 {
     walk *it = user;
-    int code = take_code(it->python, it->copy, found->code, it->process);
+    int code = copy_code(it, found->code);
     if (code < 0)
         return false;
-    it->first[index] = GW_FRAME_OF_CODE((uint32_t)code, found->instruction) | (found->is_entry ? GW_FRAME_ENTRY : 0);
+    it->to->frame[index] =
+        GW_FRAME_OF_CODE((uint32_t)code, found->instruction) | (found->is_entry ? GW_FRAME_ENTRY : 0);
     return true;
 }
 
 static void enter_frame(void *user, size_t index)
 {
     walk *it = user;
-    it->first[index] |= GW_FRAME_ENTRY;
+    it->to->frame[index] |= GW_FRAME_ENTRY;
 }
 
-/* Read the frames of a thread, starting with the innermost one at `at`. Returns false if the memory there does not look
+/* Copy the frames of a thread, starting with the innermost one at `at`. Returns false if the memory there does not look
  * like frames. */
-static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, uint64_t at, gw_stack_process *process,
-                        gw_stack_thread *thread)
+static bool copy_frames(const gwi_python *python, const gwi_interpreter *copy, uint64_t at, gwi_python_stack *to)
 {
     static const gw_python_reader reader = {open_frame, fetch_field, take_frame, enter_frame};
-    walk it = {.python = python, .copy = copy, .process = process, .first = thread->frame + thread->frame_count};
-    size_t count = 0;
-    bool cut = false;
-    if (!gw_python_walk(&copy->layout, at, &reader, &it, GW_SITE_PYTHON_MAX, &count, &cut))
-        return false;
-    thread->flags |= cut ? GW_SITE_PYTHON_CUT : 0;
-    thread->frame_count += count;
-    return true;
+    walk it = {.python = python, .copy = copy, .to = to};
+    return gw_python_walk(&copy->layout, at, &reader, &it, GW_SITE_PYTHON_MAX, &to->frame_count, &to->is_cut);
 }
 
 /* Find the innermost frame of a thread. *ret_frame is 0 if the thread runs no Python code. Returns false if the frame
@@ -421,28 +449,58 @@ static bool top_frame(const gwi_python *python, const gwi_state *state, uint32_t
             read_word(python, fields.frame + copy->layout.holder_frame, ret_frame));
 }
 
-void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_thread *thread)
+void gwi_python_copy(const gwi_python *python, uint32_t inner_tid, gwi_python_stack *ret)
 {
     const gwi_state *found = NULL;
     uint64_t frame = 0;
     unsigned claims = 0;
     bool torn = false;
+    ret->frame_count = ret->code_count = 0;
+    ret->is_cut = false;
     for (size_t i = 0; i < python->state_count && !torn; i++) {
         uint64_t top = 0;
-        if (python->state[i].tid != gwi_inner_tid(thread))
+        if (python->state[i].tid != inner_tid)
             continue;
-        torn = !top_frame(python, &python->state[i], gwi_inner_tid(thread), &top);
+        torn = !top_frame(python, &python->state[i], inner_tid, &top);
         if (!torn && top != 0) {
             claims++;
             found = &python->state[i];
             frame = top;
         }
     }
-    if (claims == 0 && !torn && !python->incomplete)
-        return; /* no Python runs in this thread */
-    unsigned flags = thread->flags;
+    ret->is_unknown = claims > 0 || torn || python->incomplete; /* otherwise no Python runs in this thread */
     /* if two interpreters have frames of this thread, their order is unknown: report no frames */
-    if (claims == 1 && !torn && read_frames(python, &python->copy[found->copy], frame, process, thread))
+    if (claims == 1 && !torn && copy_frames(python, &python->copy[found->copy], frame, ret)) {
+        ret->copy = found->copy;
+        ret->is_unknown = false;
+    }
+}
+
+void gwi_python_decode(const gwi_python *python, const gwi_python_stack *stack, gw_stack_process *process,
+                       gw_stack_thread *thread)
+{
+    int code[GW_SITE_PYTHON_MAX];
+    bool is_known = !stack->is_unknown;
+    for (size_t i = 0; i < stack->code_count && is_known; i++) {
+        code[i] = take_code(python, &python->copy[stack->copy], &stack->code[i], process);
+        is_known = code[i] >= 0;
+    }
+    if (!is_known) {
+        thread->flags |= GW_SITE_PYTHON_UNKNOWN;
         return;
-    thread->flags = flags | GW_SITE_PYTHON_UNKNOWN;
+    }
+    thread->flags |= stack->is_cut ? GW_SITE_PYTHON_CUT : 0;
+    for (size_t i = 0; i < stack->frame_count; i++) {
+        uint64_t frame = stack->frame[i];
+        thread->frame[thread->frame_count++] =
+            GW_FRAME_OF_CODE((uint32_t)code[GW_FRAME_CODE(frame)], GW_FRAME_INSTRUCTION(frame)) |
+            (frame & GW_FRAME_ENTRY);
+    }
+}
+
+void gwi_python_frames(const gwi_python *python, gw_stack_process *process, gw_stack_thread *thread)
+{
+    gwi_python_stack stack;
+    gwi_python_copy(python, gwi_inner_tid(thread), &stack);
+    gwi_python_decode(python, &stack, process, thread);
 }

@@ -167,10 +167,11 @@ static void walk_asleep(const walker *it, gw_stack_thread *thread)
 }
 
 /* Read the frames of one thread. If the thread may be stopped, stop it while its registers, its stack and its Python
- * frames are copied. */
+ * frames are copied. All else is read before and after the stop. */
 static void walk_thread(const walker *it, gw_stack_thread *thread)
 {
     gwi_held held;
+    gwi_python_stack python;
     gw_stack_process *process = it->process;
     if (!gwi_may_be_stopped(thread)) {
         walk_asleep(it, thread);
@@ -184,8 +185,9 @@ static void walk_thread(const walker *it, gw_stack_thread *thread)
         return;
     }
     bool copied = gwi_copy_held(it->pid, &held, it->copy);
-    gwi_python_frames(it->python, process, thread);
+    gwi_python_copy(it->python, gwi_inner_tid(thread), &python);
     uint64_t stop_ns = gwi_let_go(&held);
+    gwi_python_decode(it->python, &python, process, thread);
     process->stops++;
     process->stop_ns_max = stop_ns > process->stop_ns_max ? stop_ns : process->stop_ns_max;
     size_t python_count = thread->frame_count;
