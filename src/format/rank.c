@@ -1,9 +1,11 @@
 /* Finds the rank of a process in the environment variables of common launchers. */
-#include "gwi_rank.h"
+#include "gw_rank.h"
 
 #include "gw_fact.h"
+#include "gw_process.h"
 #include "gw_rank_variables.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +17,7 @@ static const struct launcher {
 #undef GW_X
 };
 
-const char *gwi_environment_value(const char *environment, size_t bytes, const char *name)
+const char *gw_environment_value(const char *environment, size_t bytes, const char *name)
 {
     size_t wanted = strlen(name);
     for (size_t at = 0; at < bytes;) {
@@ -71,9 +73,9 @@ static bool find_task(const char *config, gw_text *text)
  * the first machine both numbers are the same; on the others, the number of processes before them is unknown. */
 static bool find_on_first_machine(const char *environment, size_t bytes, gw_text *text)
 {
-    const char *node = gwi_environment_value(environment, bytes, GW_NODE_VARIABLE);
-    const char *local = gwi_environment_value(environment, bytes, "LOCAL_RANK");
-    const char *of = gwi_environment_value(environment, bytes, "WORLD_SIZE");
+    const char *node = gw_environment_value(environment, bytes, GW_NODE_VARIABLE);
+    const char *local = gw_environment_value(environment, bytes, "LOCAL_RANK");
+    const char *of = gw_environment_value(environment, bytes, "WORLD_SIZE");
     if (!is_number(node) || number_of(node) != 0 || !is_number(local))
         return false;
     const gw_fact_rank fact = {
@@ -87,19 +89,19 @@ static bool find_on_first_machine(const char *environment, size_t bytes, gw_text
     return true;
 }
 
-bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text)
+bool gw_rank_find(const char *environment, size_t bytes, gw_text *text)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         const struct launcher *launcher = &launchers[i];
         if (i == 1 && find_on_first_machine(environment, bytes, text))
             return true; /* Lightning starts its processes inside those of the other launchers */
-        const char *rank = gwi_environment_value(environment, bytes, launcher->rank);
+        const char *rank = gw_environment_value(environment, bytes, launcher->rank);
         if (!is_number(rank))
             continue;
-        const char *of = launcher->of == NULL ? NULL : gwi_environment_value(environment, bytes, launcher->of);
-        const char *local = launcher->local == NULL ? NULL : gwi_environment_value(environment, bytes, launcher->local);
+        const char *of = launcher->of == NULL ? NULL : gw_environment_value(environment, bytes, launcher->of);
+        const char *local = launcher->local == NULL ? NULL : gw_environment_value(environment, bytes, launcher->local);
         /* torchrun counts its restarts; the processes of each start have the same ranks */
-        const char *restart = i > 0 ? NULL : gwi_environment_value(environment, bytes, GW_RESTART_VARIABLE);
+        const char *restart = i > 0 ? NULL : gw_environment_value(environment, bytes, GW_RESTART_VARIABLE);
         const gw_fact_rank fact = {
             GW_FACT_SET(rank, number_of(rank)),
             .has_of = is_number(of),
@@ -114,5 +116,16 @@ bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text)
         return true;
     }
     return find_on_first_machine(environment, bytes, text) ||
-           find_task(gwi_environment_value(environment, bytes, "TF_CONFIG"), text);
+           find_task(gw_environment_value(environment, bytes, "TF_CONFIG"), text);
+}
+
+bool gw_rank_of_process(uint32_t pid, gw_text *text)
+{
+    enum { ENVIRONMENT_BYTES_MAX = 256 << 10 };
+    char *bytes = malloc(ENVIRONMENT_BYTES_MAX);
+    ssize_t count =
+        bytes == NULL ? 0 : gw_read_small(bytes, ENVIRONMENT_BYTES_MAX, NULL, "/proc/%" PRIu32 "/environ", pid);
+    bool found = count > 0 && gw_rank_find(bytes, (size_t)count, text);
+    free(bytes);
+    return found;
 }

@@ -4,9 +4,10 @@
 
 #include "gw_array.h"
 #include "gw_clock.h"
+#include "gw_fact.h"
 #include "gw_filter.h"
 #include "gw_process.h"
-#include "gw_rank_variables.h"
+#include "gw_rank.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -270,28 +271,15 @@ void gwi_refusal_find(const gwi_identity *is, gw_outside *process)
 
 /* ---- the process ---- */
 
-/* Find the rank of the process in its environment. */
 static void find_rank(gw_outside *process)
 {
-    static char environment[256 << 10];
-    static const char *const names[][2] = {
-#define GW_X(rank, count, local) {rank "=", count},
-        GW_RANK_VARIABLES(GW_X)
-#undef GW_X
-    };
-    process->rank = process->rank_count = -1;
-    ssize_t bytes = gw_read_small(environment, sizeof environment, NULL, "/proc/%u/environ", process->pid);
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && process->rank < 0; i++) {
-        for (ssize_t at = 0; at < bytes; at += (ssize_t)strlen(environment + at) + 1) {
-            const char *word = environment + at, *count = names[i][1];
-            if (gw_begins(word, names[i][0]))
-                process->rank = atoi(word + strlen(names[i][0]));
-            else if (count != NULL && gw_begins(word, count) && word[strlen(count)] == '=')
-                process->rank_count = atoi(word + strlen(count) + 1);
-        }
-        if (process->rank < 0)
-            process->rank_count = -1;
-    }
+    gw_text text = {0};
+    gw_fact_rank rank = {0};
+    if (gw_rank_of_process(process->pid, &text))
+        gw_fact_rank_read(gw_fact_text_of(gw_text_str(&text)), &rank);
+    process->rank = rank.has_rank ? (int)rank.rank : -1;
+    process->rank_count = rank.has_rank && rank.has_of ? (int)rank.of : -1;
+    gw_text_free(&text);
 }
 
 /* True if this is the first process of the machine, and not of a container. */

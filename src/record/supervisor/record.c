@@ -7,11 +7,11 @@
 #include "gw_fact.h"
 #include "gw_mask.h"
 #include "gw_process.h"
+#include "gw_rank.h"
 #include "gw_say.h"
 #include "gw_sites.h"
 #include "gw_text.h"
 #include "gwi_held.h"
-#include "gwi_rank.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -436,25 +436,12 @@ static void look_at(gwi_record *record, const gw_item *item)
     }
 }
 
-/* Find the rank in the environment with which the process was started. Returns false if there is none, or if the
- * process has ended. */
-static bool find_rank_outside(uint32_t pid, gw_text *rank)
-{
-    enum { ENVIRONMENT_BYTES_MAX = 256 << 10 };
-    char *bytes = malloc(ENVIRONMENT_BYTES_MAX);
-    ssize_t count =
-        bytes == NULL ? 0 : gw_read_small(bytes, ENVIRONMENT_BYTES_MAX, NULL, "/proc/%" PRIu32 "/environ", pid);
-    bool found = count > 0 && gwi_rank_find(bytes, (size_t)count, rank);
-    free(bytes);
-    return found;
-}
-
 /* Record the rank of a new process: from the variables that its hook has noted, or else from its environment. */
 static void put_rank(gwi_record *record, const gw_item *process)
 {
     const char *noted = process->process.launcher;
     gw_text rank = {0};
-    if ((noted != NULL && gwi_rank_find(noted, GW_LAUNCHER_BYTES, &rank)) || find_rank_outside(process->pid, &rank)) {
+    if ((noted != NULL && gw_rank_find(noted, GW_LAUNCHER_BYTES, &rank)) || gw_rank_of_process(process->pid, &rank)) {
         gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = process->pid};
         item.pair.key = gw_fact_key_text(GW_FACT_PROCESS_RANK);
         item.pair.value = gw_text_str(&rank);

@@ -1,8 +1,8 @@
 /* Tests the options --wait-memory and --alarm-at, and which cards a program sees. */
+#include "gw_rank.h"
 #include "gw_test_folder.h"
 #include "gwi_alarm.h"
 #include "gwi_program.h"
-#include "gwi_rank.h"
 #include "gwi_room_wait.h"
 
 #include <elf.h>
@@ -103,7 +103,7 @@ GW_TEST(the_cards_of_the_program_are_chosen)
 static void expect_rank(const char *environment, size_t bytes, const char *wanted)
 {
     gw_text text = {0};
-    assert_int_equal(gwi_rank_find(environment, bytes, &text), wanted != NULL);
+    assert_int_equal(gw_rank_find(environment, bytes, &text), wanted != NULL);
     assert_string_equal(gw_text_str(&text), wanted == NULL ? "" : wanted);
     gw_text_free(&text);
 }

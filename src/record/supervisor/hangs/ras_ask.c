@@ -8,8 +8,8 @@
  * Commands are lines; RAS answers all but the last one with a line, and closes the connection after the report. */
 #include "gw_fact.h"
 #include "gw_process.h"
+#include "gw_rank.h"
 #include "gw_text.h"
-#include "gwi_rank.h"
 #include "gwi_run.h"
 
 #include <arpa/inet.h>
@@ -62,7 +62,7 @@ static bool address_of(uint32_t pid, struct sockaddr_in *ret_address)
 {
     static char environment[1 << 16];
     ssize_t bytes = gw_read_small(environment, sizeof environment, NULL, "/proc/%" PRIu32 "/environ", pid);
-    const char *text = bytes <= 0 ? NULL : gwi_environment_value(environment, (size_t)bytes, "NCCL_RAS_ADDR");
+    const char *text = bytes <= 0 ? NULL : gw_environment_value(environment, (size_t)bytes, "NCCL_RAS_ADDR");
     const char *colon = text == NULL ? NULL : strrchr(text, ':');
     char host[64] = "127.0.0.1";
     unsigned long port = PORT_STANDARD;

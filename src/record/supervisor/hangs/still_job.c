@@ -5,9 +5,9 @@
 #include "gw_fact.h"
 #include "gw_hash.h"
 #include "gw_process.h"
+#include "gw_rank.h"
 #include "gw_stacks.h"
 #include "gw_text.h"
-#include "gwi_rank.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,11 +34,9 @@ static uint64_t exe_hash_of(pid_t pid)
 
 static void read_rank(gwi_still_process *process)
 {
-    static char environment[64 << 10];
     gw_text text = {0};
     gw_fact_rank rank;
-    ssize_t bytes = gw_read_small(environment, sizeof environment, NULL, "/proc/%d/environ", (int)process->pid);
-    process->has_rank = bytes > 0 && gwi_rank_find(environment, (size_t)bytes, &text);
+    process->has_rank = gw_rank_of_process((uint32_t)process->pid, &text);
     if (process->has_rank) {
         gw_fact_rank_read(gw_fact_text_of(gw_text_str(&text)), &rank);
         process->has_rank = rank.has_rank && rank.has_of && rank.of > 1;
