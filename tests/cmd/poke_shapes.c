@@ -5,17 +5,21 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *go;
@@ -148,6 +152,125 @@ static void name_threads(void)
     be_idle(names[0]);
 }
 
+/* ---- waits in the kernel ---- */
+
+/* Fill a pipe that nothing reads. */
+static void write_pipe(void)
+{
+    int ends[2];
+    static char bytes[1 << 20];
+    must_not_return(pipe(ends) == 0 ? write(ends[1], bytes, sizeof bytes) : -1);
+}
+
+static void lock_file(void)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s.lock", go);
+    int held = open(path, O_RDWR | O_CREAT, 0600);
+    must_not_return(flock(held, LOCK_EX) == 0 ? flock(open(path, O_RDWR), LOCK_EX) : -1);
+}
+
+static void form_crowd(void)
+{
+    enum { CROWD = 200 };
+    static char name[] = "crowd";
+    pthread_t thread;
+    for (int i = 1; i < CROWD - 1; i++)
+        if (pthread_create(&thread, NULL, be_idle, name) != 0)
+            exit(2);
+    be_idle(name);
+}
+
+/* ---- calls that return again and again, and must return the same as without gpuwhy ---- */
+
+static int ends[2];
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
+
+static void expect(bool holds)
+{
+    if (!holds)
+        must_not_return(0);
+}
+
+static void *nap(void *nothing)
+{
+    const struct timespec wanted = {.tv_nsec = 2000000};
+    for (;;) {
+        struct timespec before, after;
+        clock_gettime(CLOCK_MONOTONIC, &before);
+        expect(nanosleep(&wanted, NULL) == 0);
+        clock_gettime(CLOCK_MONOTONIC, &after);
+        expect((after.tv_sec - before.tv_sec) * 1000000000l + after.tv_nsec - before.tv_nsec >= wanted.tv_nsec);
+    }
+    return nothing;
+}
+
+static void *send_bytes(void *nothing)
+{
+    for (unsigned char byte = 0;; byte++) {
+        expect(write(ends[1], &byte, 1) == 1);
+        expect(usleep(1000) == 0);
+    }
+    return nothing;
+}
+
+static void *receive_bytes(void *nothing)
+{
+    unsigned char byte;
+    for (unsigned char wanted = 0;; wanted++)
+        expect(read(ends[0], &byte, 1) == 1 && byte == wanted);
+    return nothing;
+}
+
+/* The two threads take turns: `turns` is even when this thread has the turn. */
+static void *take_turns(void *odd)
+{
+    unsigned long mine = odd != NULL;
+    pthread_mutex_lock(&turn);
+    for (;; pthread_cond_signal(&turned)) {
+        while (turns % 2 != mine)
+            expect(pthread_cond_wait(&turned, &turn) == 0);
+        turns++;
+    }
+    return NULL;
+}
+
+static void *poll_nothing(void *nothing)
+{
+    for (;;)
+        expect(poll(NULL, 0, 3) == 0);
+    return nothing;
+}
+
+static void *wait_for_no_event(void *nothing)
+{
+    struct epoll_event event;
+    int fd = epoll_create1(0);
+    for (;;)
+        expect(epoll_wait(fd, &event, 1, 3) == 0);
+    return nothing;
+}
+
+static void repeat_calls(void)
+{
+    static void *(*const calls[])(void *) = {nap,          send_bytes,        receive_bytes, take_turns,
+                                             poll_nothing, wait_for_no_event, take_turns};
+    pthread_t thread;
+    if (pipe(ends) != 0)
+        exit(2);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) /* the last one has the odd turns */
+        if (pthread_create(&thread, NULL, calls[i], i == sizeof calls / sizeof calls[0] - 1 ? &turn : NULL) != 0)
+            exit(2);
+    unsigned long sum = 0; /* and this thread computes */
+    for (unsigned long i = 1;; i++) {
+        sum += i;
+        expect(sum == i * (i + 1) / 2);
+        if (i == 1000000)
+            sum = i = 0;
+    }
+}
+
 static void hide(void)
 {
     prctl(PR_SET_DUMPABLE, 0);
@@ -158,16 +281,11 @@ static void hide(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} shapes[] = {{"mutex", wait_for_holder},
-              {"deadlock", deadlock},
-              {"spin", spin},
-              {"fifo", read_fifo},
-              {"receive", receive},
-              {"epoll", wait_for_events},
-              {"select", wait_for_files},
-              {"vfork", fork_and_wait},
-              {"names", name_threads},
-              {"hidden", hide}};
+} shapes[] = {{"mutex", wait_for_holder}, {"deadlock", deadlock},   {"spin", spin},
+              {"fifo", read_fifo},        {"receive", receive},     {"epoll", wait_for_events},
+              {"select", wait_for_files}, {"vfork", fork_and_wait}, {"names", name_threads},
+              {"pipe", write_pipe},       {"flock", lock_file},     {"crowd", form_crowd},
+              {"calls", repeat_calls},    {"hidden", hide}};
 
 int main(int argc, char **argv)
 {

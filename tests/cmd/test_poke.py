@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 from support import GPUWHY, Case, children_of, lines_of, wait_until
@@ -130,6 +131,50 @@ if __name__ == "__main__":
         assert pool.map(work, range(3), chunksize=1) == [0, 1, 2]
     finish()
 """,
+    "threads": """\
+import queue, socket, subprocess
+lock, event, q, total = threading.Lock(), threading.Event(), queue.Queue(), []
+here, there = socket.socketpair()
+child = subprocess.Popen(["sleep", "1000"])
+lock.acquire()
+def take_lock():
+    with lock:
+        total.append(1)
+def wait_for_event():
+    event.wait()
+    total.append(10)
+def take_from_queue():
+    total.append(q.get())
+def rest():
+    until_go()
+    total.append(1000)
+def wait_for_child():
+    child.wait()
+    total.append(10000)
+def receive():
+    total.append(int(here.recv(10)))
+def work():
+    count = 0
+    while not os.path.exists(GO):
+        count += sum(range(1001))
+    assert count % 500500 == 0
+    total.append(1000000)
+threads = [threading.Thread(target=f) for f in (take_lock, wait_for_event, take_from_queue, rest, wait_for_child, receive, work)]
+for thread in threads:
+    thread.start()
+def join_all():
+    until_go()
+    lock.release()
+    event.set()
+    q.put(100)
+    child.kill()
+    there.sendall(b"100000")
+    for thread in threads:
+        thread.join()
+join_all()
+assert sum(total) == 1111111
+finish()
+""",
     "ranks": """\
 import subprocess
 def in_collective():
@@ -241,14 +286,26 @@ class Poke(Case):
                 self.check_python(name, *patterns)
 
     def test_versions_of_python(self):
+        """Each version has threads that wait in all ways. Without the lock of the interpreter, nothing is claimed."""
         missing = []
-        for version in ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14"):
+        waits = {"take_lock": "waiting for a lock", "wait_for_event": "waiting for a lock", "take_from_queue": "waiting for a lock",
+                 "rest": ".*", "wait_for_child": r"waiting for a child process to end: process \d+ \(\S+\)",
+                 "receive": "waiting for input or output: a socket", "work": ".*"}
+        for version in ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.13t", "3.14t"):
             path = with_version.find(version)
             if path is None:
                 missing.append(version)
                 continue
             with self.subTest(version):
-                self.check_python("sleep", r"main thread .*> do_sleep.py:\d+ in until_go$.*do_sleep.py:\d+ in rest$", python=path)
+                process, go = self.begin([path, "-B", self.script("threads")])
+                if version.endswith("t"):
+                    said = self.poke_until(process.pid, "8 threads|main thread", "some Python frames unknown: the memory layout")
+                    self.assertNotIn(".py:", said)
+                else:
+                    self.poke_until(process.pid, r"main thread .*do_threads.py:\d+ in join_all$",
+                                    *(rf"^  thread \d+ \([^\n]*\): {wait}[^\n]*\n(    [^\n]*\n)*    [> ] do_threads.py:\d+ in {name}$"
+                                      for name, wait in waits.items()))
+                self.assert_unharmed(process, go)
         if missing:
             print(f"skipped: no CPython {', '.join(missing)} here", file=sys.stderr)
 
@@ -291,10 +348,26 @@ class Poke(Case):
             "select": [r"main thread .*: waiting for input or output.*in wait_for_files$"],
             "vfork": [r"main thread .*: waiting for a child process to end"],
             "names": [r"threads?,? .*\(loader\d\): sleeping.*in be_idle$"],
+            "pipe": [r"main thread .*: waiting for input or output: a pipe.*> poke_shapes.c:\d+ in write_pipe$"],
+            "flock": [r"main thread .*: waiting for input or output: /[^\n]*/go\d+\.lock .*> poke_shapes.c:\d+ in lock_file$"],
+            "crowd": [r"^  198 threads, .*\(crowd\): sleeping.*> poke_shapes.c:\d+ in be_idle$",
+                      r"gpuwhy stopped (199|200) threads"],
+            "calls": [r"in nap$", r"in receive_bytes$", r"in take_turns$", r"main thread .*in repeat_calls$"],
         }.items():
             with self.subTest(name):
                 process, go = self.shape(name)
                 self.check(process, go, *patterns)
+
+    def test_a_second_look_shows_the_same(self):
+        """After a stop, the kernel continues some calls under another number."""
+        process, go = self.shape("calls")
+        wanted = [r"sleeping \(in [^\n]*\n(      [^\n]*\n)*    > [^\n]*in nap$", r"waiting for input or output \(in poll_.*in poll_nothing$"]
+        self.poke_until(process.pid, *wanted)
+        self.check(process, go, *wanted)
+        process, go = self.shape("crowd")
+        for _ in range(3):
+            self.poke_until(process.pid, r"^  198 threads, .*\(crowd\): sleeping.*gpuwhy stopped (199|200) threads")
+        self.assert_unharmed(process, go)
 
     def test_a_deadlock_is_in_the_json(self):
         process, go = self.shape("deadlock")
@@ -330,6 +403,24 @@ class Poke(Case):
             self.skipTest("no static C library")
         process, go = self.shape("mutex", self.folder / "static")
         self.check(process, go, r"main thread .*: waiting for a lock that is held by thread \d+.*in wait_for_holder$")
+
+    def test_a_deleted_executable(self):
+        program = self.folder / "deleted"
+        shutil.copy(SHAPES, program)
+        process, go = self.shape("mutex", program)
+        self.poke_until(process.pid, "held by")
+        program.unlink()
+        self.check(process, go, r"main thread .*: waiting for a lock that is held by thread \d+.*(deleted|wait_for_holder)")
+
+    def test_a_process_that_ends_meanwhile(self):
+        process, go = self.shape("names")
+        self.poke_until(process.pid, "loader")
+        poking = subprocess.Popen([GPUWHY, "poke", "--seconds", "2", str(process.pid)], env=self.environment, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(0.5)  # gpuwhy may begin later, and then refuses
+        self.assert_unharmed(process, go)
+        out, err = poking.communicate(timeout=200)
+        self.assertRegex((out + err).decode(), r"it ended while gpuwhy read it|process \d+ does not exist")
 
     # ---- stopped and traced ----
 
@@ -367,6 +458,38 @@ class Poke(Case):
         self.assertEqual(self.json_of(child)["processes"][0]["stops"]["threads"], 0)
         self.assert_unharmed(process, go)
 
+    @unittest.skipUnless(shutil.which("gdb"), "no gdb")
+    def test_a_process_that_gdb_holds(self):
+        process, go = self.shape("mutex")
+        self.poke_until(process.pid, "held by")
+        debugger = subprocess.Popen(["gdb", "-q", "-nx", "-p", str(process.pid)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL)
+        self.addCleanup(debugger.wait)
+        self.addCleanup(debugger.kill)
+        self.poke_until(process.pid, rf"traced by process {debugger.pid} \(gdb\)",
+                        r"main thread .*: stopped by a debugger while waiting for a lock that is held by thread \d+ \(holder\)")
+        self.assertEqual(self.json_of(process.pid)["processes"][0]["stops"]["threads"], 0)
+        debugger.communicate(b"detach\nquit\n", timeout=200)
+        self.assert_unharmed(process, go)
+
+    @unittest.skipUnless(shutil.which("strace"), "no strace")
+    def test_a_stop_does_little(self):
+        """While a thread is stopped, gpuwhy opens no file, allocates nothing, and reads numbers only."""
+        for argv in ([SHAPES, "mutex"], [SHAPES, "crowd"], [sys.executable, "-B", self.script("threads")]):
+            process, go = self.begin(argv)
+            self.poke_until(process.pid, "main thread .* in (wait_for_holder|form_crowd|join_all)$")
+            trace = self.folder / "trace"
+            subprocess.run(["strace", "-o", trace, GPUWHY, "poke", "--seconds", "0.001", str(process.pid)], env=self.environment,
+                           stdout=subprocess.DEVNULL, check=True, timeout=200)
+            stops = re.findall(r"^ptrace\(PTRACE_INTERRUPT,.*?^ptrace\(PTRACE_DETACH", trace.read_text(), re.M | re.S)
+            self.assertGreater(len(stops), 1, trace.read_text())
+            for stop in stops:
+                calls = re.findall(r"^(\w+)\(", stop, re.M)
+                waits = {"wait4", "ppoll"}  # until the thread has stopped
+                self.assertLessEqual(set(calls), waits | {"ptrace", "process_vm_readv"}, stop)
+                self.assertLess(len([call for call in calls if call not in waits]), 40, stop)
+            self.assert_unharmed(process, go)
+
     def test_stops_are_counted(self):
         process, go = self.shape("spin")
         self.poke_until(process.pid, r"gpuwhy stopped \d+ threads, each for at most \d")
@@ -376,9 +499,10 @@ class Poke(Case):
 
     def test_many_pokes(self):
         """A program in a call that a stop would interrupt, and one that runs, are poked again and again."""
-        pairs = [self.shape("receive"), self.shape("spin"), self.begin([sys.executable, "-B", self.script("receive")])]
+        pairs = [self.shape("receive"), self.shape("spin"), self.begin([sys.executable, "-B", self.script("receive")]),
+                 self.shape("calls"), self.shape("epoll")]
         for process, go in pairs:
-            self.poke_until(process.pid, r"main thread .* in (receive|spin)$")
+            self.poke_until(process.pid, r"main thread .* in (receive|spin|repeat_calls|wait_for_events)$")
             for _ in range(20):
                 self.assertEqual(self.run_gpuwhy("poke", "--seconds", "0.001", str(process.pid)).returncode, 0)
             self.assert_unharmed(process, go)

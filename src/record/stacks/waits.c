@@ -77,6 +77,7 @@ static const struct {
 #ifdef SYS_vfork
     {SYS_vfork, GW_WAIT_CHILD, false, false},
 #endif
+    {SYS_restart_syscall, GW_WAIT_OTHER, true, false}, /* see restarted_call() */
 #ifdef SYS_pause
     {SYS_pause, GW_WAIT_INPUT, false, false},
 #endif
@@ -171,18 +172,18 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
     }
 }
 
-/* After a stop, some calls continue as another one, restart_syscall, with the same arguments. Return the original
- * call, by the kernel function in which the thread sleeps; -1 if unknown. */
+/* After a stop, a call with a time limit continues as restart_syscall: futex, poll, or one that sleeps. Find out which,
+ * by the function of the kernel in which the thread waits. The arguments in /proc/PID/syscall are still those of that
+ * call. */
 static int restarted_call(const gw_stack_thread *thread)
 {
+    if (gw_begins(thread->where, "futex"))
+        return SYS_futex;
 #ifdef SYS_poll
     if (gw_begins(thread->where, "poll_") || gw_begins(thread->where, "do_sys_poll"))
         return SYS_poll;
 #endif
-    if (gw_begins(thread->where, "futex_"))
-        return SYS_futex;
-    bool is_sleep = gw_begins(thread->where, "hrtimer_nanosleep") || gw_begins(thread->where, "do_nanosleep");
-    return is_sleep ? SYS_clock_nanosleep : -1;
+    return thread->where[0] == '\0' ? SYS_restart_syscall : SYS_clock_nanosleep;
 }
 
 void gwi_look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_thread *thread)
@@ -206,9 +207,9 @@ void gwi_look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_thread *
         thread->wait = thread->state == 'R' ? GW_WAIT_RUNNING : GW_WAIT_OTHER;
         return;
     }
-    if (thread->syscall == SYS_restart_syscall && restarted_call(thread) >= 0)
-        thread->syscall = restarted_call(thread);
     thread->wait = GW_WAIT_OTHER;
+    if (thread->syscall == SYS_restart_syscall)
+        thread->syscall = restarted_call(thread);
     for (size_t i = 0; i < CALL_COUNT; i++) {
         if (calls[i].number != thread->syscall)
             continue;
