@@ -1,4 +1,4 @@
-"""NCCL's RAS is asked when a hang is seen. The test answers in its place, at an address that it chooses; the ranks use
+"""NCCL's RAS is asked when a hang is seen, and by gpuwhy poke. The test answers in its place, at an address that it chooses; the ranks use
 the stand-in for NCCL on the virtual card.
 
 Environment: GPUWHY_BUILD: the build folder.
@@ -7,11 +7,13 @@ Environment: GPUWHY_BUILD: the build folder.
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import answers
@@ -97,6 +99,47 @@ def run(folder, server, *options):
     return [item["value"] for item in json.loads(exported)["items"] if item.get("key") == "nccl.ras"]
 
 
+def poke(folder, server):
+    """Poke a rank that waits and the job, with RAS and without."""
+    environment = dict(os.environ, NCCL_RAS_ADDR=server.address, XDG_STATE_HOME=folder, LD_LIBRARY_PATH=str(BUILD / "tests/nccl"))
+    running = subprocess.Popen([BUILD / "gpuwhy", "run", "--gpu", "virtual:h200", "-o", os.path.join(folder, "poked.gpuwhy"), "--hang-after", "1000",
+                                "--no-history", "--", BUILD / "tests/nccl/ranks", "--script", "sleep"],
+                               cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def said(pid, *options):
+        return subprocess.run([BUILD / "gpuwhy", "poke", "--seconds", "0.2", *options, str(pid)], capture_output=True, text=True,
+                              timeout=300, env=dict(os.environ, XDG_STATE_HOME=folder)).stdout
+
+    def wait_for(words, ask):
+        text = ""
+        for _ in range(300):
+            text = ask()
+            if all(word in text for word in words):
+                return
+            time.sleep(0.2)
+        check(False, f"poke: {words} are missing: {text}")
+
+    try:
+        rank = {}
+        while len(rank) < 2 and running.poll() is None:
+            rank = ranks_of(server.address)
+            time.sleep(0.1)
+        launcher = int(pathlib.Path(f"/proc/{rank[0]}/status").read_text().split("PPid:")[1].split()[0])
+        ras = [f"NCCL's RAS, communicator {answers.HASH} of 2 ranks, at two looks with the same counts:", "launched 6 AllReduce",
+               f"rank 1 (pid {rank[1]} on 127.0.0.1): launched 5 AllReduce"]
+        wait_for([*ras, "NCCL communicator, rank 0 of 2: 6 collectives", "last call: all_reduce #6 (256.00 KiB, float32) at ranks.c:",
+                  f"rank 1 (pid {rank[1]}) has called 5 of 6"], lambda: said(rank[0]))
+        wait_for(ras, lambda: said(launcher, "--job"))
+        wait_for(["nccl_ras", *ras], lambda: said(rank[1], "--job", "--json"))
+        server.count = 0
+        check("RAS, " not in said(rank[0], "--no-ras") and "RAS, " not in said(launcher, "--job", "--no-ras") and server.count == 0,
+              "poke --no-ras: RAS was asked")
+    finally:
+        for pid in (*ranks_of(server.address).values(), running.pid):
+            os.kill(pid, signal.SIGKILL)
+        running.wait()
+
+
 def main():
     if not (BUILD / "tests/nccl/ranks").exists():
         print("skipped: no program with ranks in this build")
@@ -108,6 +151,7 @@ def main():
             check(len(found) == wanted, f"{name}: {len(found)} answers of {server.reports} reports")
             check(all(mark in answer for answer in found), f"{name}: {found}")
             check(server.reports > 0, f"{name}: RAS was not asked")
+        poke(folder, Ras())
         server = Ras()
         check(run(folder, server, "--no-ras") == [] and server.count == 0, "--no-ras: RAS was asked")
     print(f"{len(failures)} failures")

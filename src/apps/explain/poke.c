@@ -29,6 +29,7 @@
 #define GWI_POKE_OPTIONS(X)                                                                                            \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON; for a recorded process, only the verdict")                  \
     X(FLAG, bool, job, "--job", NULL, NULL, "show the process and all its descendants, the odd one out first")         \
+    X(FLAG, bool, no_ras, "--no-ras", NULL, NULL, "do not ask NCCL's RAS about the ranks")                             \
     X(STRING, const char *, seconds, "--seconds", "SECONDS", "1", "time between the two looks at the process")
 
 GWI_OPTIONS(poke_options, GWI_POKE_OPTIONS);
@@ -43,6 +44,7 @@ typedef struct poke {
     /* number of driver calls that the process had made at the first and at the second sample */
     uint64_t calls_before, calls_after;
     gw_model *model;
+    uint64_t now_ns; /* of the second sample, as the times in the model */
     bool nomem;
 } poke;
 
@@ -167,13 +169,19 @@ static const char *gap_text(gw_fact_key what)
     return what == GW_FACT_HANG_NO_PYTHON ? "Python frames unknown" : NULL;
 }
 
-static void print_all(const poke *it, bool goes_on)
+static void print_all(const poke *it, bool goes_on, bool no_ras)
 {
     const gw_model *model = it->model;
     gw_print("pid %" PRIu32 ": %" PRIu64 " driver calls in %.1f s%s\n", it->pid, it->calls_after - it->calls_before,
              it->window_s, goes_on ? " (making progress)" : "");
     if (!it->outside->is_ended)
         gwi_poke_print_progress(it->outside);
+    gwi_poke_print_nccl(model, it->pid, it->now_ns);
+    gw_text ras = {0};
+    if (!no_ras)
+        gwi_poke_ask_ras(&ras, &it->pid, 1);
+    gw_print("%s", gw_text_str(&ras));
+    gw_text_free(&ras);
     for (size_t i = model->hang_count; i-- > 0;) {
         if (model->hang[i].pid != it->pid)
             continue;
@@ -216,7 +224,7 @@ static gw_status read_model(poke *it, const gw_watched_process *process, gw_erro
     uint64_t t0_ns = t0 == NULL ? 0 : strtoull(t0, NULL, 10);
     t0_ns = t0_ns < process->since_ns ? t0_ns : process->since_ns;
     shifted = it->watch;
-    shifted.now_ns -= t0_ns;
+    it->now_ns = shifted.now_ns -= t0_ns;
     for (size_t i = 0; i < shifted.thread_count; i++) {
         shifted.thread[i].inside_since_ns -= t0_ns;
         shifted.thread[i].not_ready_at_ns -= t0_ns;
@@ -262,7 +270,7 @@ static int show(poke *it, const poke_options *options)
         goto out;
     }
     if (!options->json)
-        print_all(it, goes_on);
+        print_all(it, goes_on, options->no_ras);
     for (size_t i = 0; goes_on && !options->json && i < verdict->left_alone.count; i++)
         gw_print("  no wait: %s\n", verdict->left_alone.item[i]);
     if (!goes_on || options->json)
@@ -319,7 +327,7 @@ int gwi_cmd_poke(int argc, char **argv)
     else if (find(&it) != NULL)
         status = show(&it, &options);
     else
-        status = gwi_poke_outside(it.pid, options.job, it.window_s, options.json);
+        status = gwi_poke_outside(it.pid, options.job, it.window_s, options.no_ras, options.json);
     gw_outside_free(it.outside);
     return status;
 }

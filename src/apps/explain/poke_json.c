@@ -167,15 +167,21 @@ static json_object *process_object(const gwi_poked *poked, const gw_outside *pro
     return one;
 }
 
+static json_object *lines_of(const char *text)
+{
+    json_object *lines = json_object_new_array();
+    for (size_t bytes; (bytes = strcspn(text, "\n")) > 0; text += bytes + 1) {
+        char line[512];
+        snprintf(line, sizeof line, "%.*s", (int)bytes, text);
+        json_object_array_add(lines, gw_json_string(line));
+    }
+    return lines;
+}
+
 gw_status gwi_poke_print_json(const gwi_poked *poked, gw_error *err)
 {
     json_object *whole = json_object_new_object(), *processes = json_object_new_array();
-    json_object *children = json_object_new_array(), *left_out = json_object_new_array();
-    for (const char *line = poked->left_out; *line != '\0'; line += strcspn(line, "\n") + 1) {
-        char text[sizeof err->text];
-        snprintf(text, sizeof text, "%.*s", (int)strcspn(line, "\n"), line);
-        json_object_array_add(left_out, gw_json_string(text));
-    }
+    json_object *children = json_object_new_array();
     for (size_t i = 0; i < poked->count; i++)
         json_object_array_add(processes, process_object(poked, poked->process[i]));
     for (size_t i = 0; i < poked->child_count; i++)
@@ -184,7 +190,8 @@ gw_status gwi_poke_print_json(const gwi_poked *poked, gw_error *err)
     put(whole, "kind", json_object_new_string("poke"));
     put(whole, "time_s", json_object_new_double((double)gw_realtime_ns() / 1e9));
     put(whole, "processes", processes);
-    put(whole, "left_out", left_out);
+    put(whole, "left_out", lines_of(poked->left_out));
+    put(whole, "nccl_ras", lines_of(poked->ras));
     put(whole, "descendants", children);
     return gw_json_print(whole, err);
 }

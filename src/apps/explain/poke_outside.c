@@ -375,6 +375,7 @@ static void print_job(const gwi_poked *poked)
 {
     gw_print("job of process %" PRIu32 ": %zu process%s\n", poked->process[0]->pid, poked->count,
              poked->count == 1 ? "" : "es");
+    gw_print("%s", poked->ras);
     for (size_t size = 1; size <= poked->count; size++) {
         for (size_t i = 0; i < poked->count; i++) {
             if (equal_count(poked, i) != size)
@@ -396,6 +397,7 @@ void gwi_poke_print(const gwi_poked *poked)
         return;
     }
     print_process(poked, poked->process[0]);
+    gw_print("%s", poked->ras);
     print_children(poked);
 }
 
@@ -438,19 +440,37 @@ static gw_status look(gw_outside **process, size_t *count, const uint32_t *pid, 
     return st;
 }
 
-int gwi_poke_outside(uint32_t pid, bool is_job, double window_s, bool json)
+/* Ask RAS about the processes that were read. */
+static void ask_ras(gw_text *text, gw_outside *const *process, size_t count)
+{
+    uint32_t pid[GW_OUTSIDE_PROCESSES_MAX];
+    for (size_t i = 0; i < count; i++)
+        pid[i] = process[i]->pid;
+    gwi_poke_ask_ras(text, pid, count);
+}
+
+int gwi_poke_outside(uint32_t pid, bool is_job, double window_s, bool no_ras, bool json)
 {
     static uint32_t tree[GW_OUTSIDE_PROCESSES_MAX];
     static gw_outside *process[GW_OUTSIDE_PROCESSES_MAX];
     gw_error err = {0};
-    gw_text left_out = {0};
+    gw_text left_out = {0}, ras = {0};
     size_t count = 0, tree_count = gw_outside_tree(pid, tree, GW_OUTSIDE_PROCESSES_MAX);
     gw_sites *sites = gw_sites_new();
     gw_status st = sites == NULL ? gw_fail(&err, GW_NOMEM, "out of memory") : gw_outside_check(pid, &err);
     if (st == GW_OK)
         st = look(process, &count, tree, is_job ? tree_count : 1, window_s, sites, &left_out, &err);
-    const gwi_poked poked = {
-        process, count, sites, is_job, window_s, gw_text_str(&left_out), tree + 1, is_job ? 0 : tree_count - 1};
+    if (st == GW_OK && !no_ras)
+        ask_ras(&ras, process, count);
+    const gwi_poked poked = {process,
+                             count,
+                             sites,
+                             is_job,
+                             window_s,
+                             gw_text_str(&left_out),
+                             gw_text_str(&ras),
+                             tree + 1,
+                             is_job ? 0 : tree_count - 1};
     bool refused = false;
     for (size_t i = 0; i < count; i++)
         refused = refused || process[i]->refused[0] != '\0';
@@ -462,6 +482,7 @@ int gwi_poke_outside(uint32_t pid, bool is_job, double window_s, bool json)
         gw_outside_free(process[i]);
     gw_sites_free(sites);
     gw_text_free(&left_out);
+    gw_text_free(&ras);
     if (st != GW_OK)
         return gwi_refuse("poke", &err);
     return refused ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;

@@ -46,4 +46,10 @@ typedef struct gw_communicator {
 /* Name of an ncclDataType_t, such as "float32", and its bytes; "unknown type" and 0 for numbers that are not known. */
 const char *gw_nccl_type_name(int32_t type, uint32_t *ret_bytes);
 
+/* Write "all_reduce #41 (4.00 MiB, float32)". With `exact`, the number of elements instead of the size. */
+enum { GW_NCCL_CALL_TEXT_MAX = 128 };
+const char *gw_nccl_call_text(char out[GW_NCCL_CALL_TEXT_MAX], const gw_collective *call, bool exact);
+/* Write the name of a call as PyTorch has it: "all_reduce". */
+const char *gw_nccl_short_name(char out[GW_NCCL_CALL_TEXT_MAX], gw_nccl_call call);
+
 #endif

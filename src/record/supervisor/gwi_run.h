@@ -266,7 +266,7 @@ typedef struct gwi_hangs {
     uint64_t after_ns, looked_at_ns;
     bool kill, told;
     bool no_ras;           /* do not ask NCCL's RAS */
-    uint32_t ras_asked;    /* how often it was asked */
+    bool ras_is_asked;     /* it was asked; this is done once */
     uint64_t killed_at_ns; /* run time of the last kill signal; 0 if none */
     gw_hang_watch watch;
     gwi_still_job job;                             /* the ranks of a job, even if they make no driver calls */

@@ -1,7 +1,6 @@
 /* Sentences about a rank that keeps others waiting in NCCL. */
 #include "gwi_stall.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,45 +8,21 @@
 
 /* ---- calls and ranks as text ---- */
 
-enum { CALL_TEXT_MAX = 128, WHO_TEXT_MAX = 64 };
-
-static GW_WORDS_BY(GW_WORD_NAME, call_word, unsigned, GW_NCCL_CALLS, "a call")
-
-    /* Write the name as PyTorch has it: "all_reduce". */
-    static const char *name_text(char out[CALL_TEXT_MAX], uint8_t call)
-{
-    snprintf(out, CALL_TEXT_MAX, "%s", call_word(call));
-    for (char *at = out; *at != '\0'; at++)
-        *at = (char)tolower((unsigned char)*at);
-    return out;
-}
+enum { WHO_TEXT_MAX = 64 };
 
 static bool is_p2p(const gw_rank_call *call)
 {
     return call->call == GW_NCCL_SEND || call->call == GW_NCCL_RECV;
 }
 
-/* Write "all_reduce #41 (4.00 MiB, float32)". With `exact`, the number of elements instead of the size. */
-static const char *call_text(char out[CALL_TEXT_MAX], const gw_rank_call *call, bool exact)
+static const char *call_text(char out[GW_NCCL_CALL_TEXT_MAX], const gw_rank_call *call, bool exact)
 {
-    char name[CALL_TEXT_MAX], size[GW_BYTES_TEXT_MAX], which[32] = "", root[24] = "";
-    uint32_t bytes = 0;
-    const char *type = gw_nccl_type_name(call->type, &bytes);
-    name_text(name, call->call);
-    if (is_p2p(call))
-        snprintf(which, sizeof which, "%s rank %" PRId32, call->call == GW_NCCL_SEND ? "to" : "from",
-                 call->root_or_peer);
-    else
-        snprintf(which, sizeof which, "#%" PRIu64, call->number);
-    if (!is_p2p(call) && call->root_or_peer >= 0)
-        snprintf(root, sizeof root, ", root %" PRId32, call->root_or_peer);
-    if (exact || bytes == 0)
-        snprintf(out, CALL_TEXT_MAX, "%.24s %s (%" PRIu64 " element%s, %.24s%s)", name, which, call->elements,
-                 GWI_PLURAL(call->elements), type, root);
-    else
-        snprintf(out, CALL_TEXT_MAX, "%.24s %s (%s, %.24s%s)", name, which, gw_bytes_text(size, call->elements * bytes),
-                 type, root);
-    return out;
+    const gw_collective like = {.call = (gw_nccl_call)call->call,
+                                .number = call->number,
+                                .elements = call->elements,
+                                .type = call->type,
+                                .root_or_peer = call->root_or_peer};
+    return gw_nccl_call_text(out, &like, exact);
 }
 
 static const char *place_at(char out[GWI_PLACE_TEXT_MAX], const gw_rank *rank, uint16_t place)
@@ -192,7 +167,7 @@ static waiter *list_waiters(const gw_ranks *ranks, const gwi_stall *stall, size_
 /* Write "ranks 0, 2-7 wait in all_reduce #41 (4 MiB, float32) at train.py:57". */
 static void add_waiters(gw_text *text, const waiter *first, bool exact, bool past)
 {
-    char numbers[GWI_NUMBERS_TEXT_MAX], call[CALL_TEXT_MAX];
+    char numbers[GWI_NUMBERS_TEXT_MAX], call[GW_NCCL_CALL_TEXT_MAX];
     uint32_t *number = malloc(first->like * sizeof *number);
     if (number == NULL) {
         text->failed = true;
@@ -267,7 +242,7 @@ static void add_stand(gw_text *text, const gw_rank *rank)
 
 static void add_missed(gw_text *text, const gw_ranks *ranks, const gwi_stall *stall, const waiter *first)
 {
-    char call[CALL_TEXT_MAX];
+    char call[GW_NCCL_CALL_TEXT_MAX];
     const gw_rank *rank = stall->culprit == SIZE_MAX ? NULL : &ranks->item[stall->culprit];
     if (stall->number == 0 && !stall->is_p2p)
         gw_text_add_str(text, " has not joined the communicator");
@@ -275,7 +250,8 @@ static void add_missed(gw_text *text, const gw_ranks *ranks, const gwi_stall *st
         gw_text_addf(text, " has not made the matching %s",
                      first != NULL && first->call != NULL && first->call->call == GW_NCCL_SEND ? "recv" : "send");
     else if (first != NULL && first->call != NULL)
-        gw_text_addf(text, " has not called %s #%" PRIu64, name_text(call, first->call->call), stall->number);
+        gw_text_addf(text, " has not called %s #%" PRIu64, gw_nccl_short_name(call, (gw_nccl_call)first->call->call),
+                     stall->number);
     else
         gw_text_addf(text, " has not called collective #%" PRIu64, stall->number);
     if (rank == NULL)
@@ -289,7 +265,7 @@ static void add_missed(gw_text *text, const gw_ranks *ranks, const gwi_stall *st
 /* Add what the rank at fault called at the number at which the others wait, or where it waits itself. */
 static void add_called(gw_text *text, const gw_ranks *ranks, const gwi_stall *stall, bool exact)
 {
-    char called[CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    char called[GW_NCCL_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     const gw_rank *rank = &ranks->item[stall->culprit];
     bool is_circle = stall->kind == GWI_STALL_CIRCLE;
     const gw_rank_communicator *communicator = communicator_of(rank, is_circle ? stall->other_id : stall->id);
@@ -319,7 +295,7 @@ static void add_culprit(gw_text *text, const gw_ranks *ranks, const gwi_stall *s
 /* Report the last call that the rank at fault made, and the other ranks that are equally far behind. */
 static void say_before(const gw_ranks *ranks, const gwi_stall *stall, gwi_finding *finding)
 {
-    char who[WHO_TEXT_MAX], call[CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    char who[WHO_TEXT_MAX], call[GW_NCCL_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     const gw_rank *rank = &ranks->item[stall->culprit];
     const gw_rank_call *last = last_of(communicator_of(rank, stall->id), stall->is_p2p);
     if (stall->kind == GWI_STALL_DIFFERS || stall->kind == GWI_STALL_CIRCLE)
@@ -471,7 +447,7 @@ void gwi_waiting_follows(const gw_ranks *ranks, uint32_t except_pid, gwi_finding
     size_t shown = 0, more = 0;
     for (size_t i = 0; i < ranks->count; i++) {
         const gw_rank *rank = &ranks->item[i];
-        char who[WHO_TEXT_MAX], call[CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+        char who[WHO_TEXT_MAX], call[GW_NCCL_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
         const gw_rank_call *waits = NULL;
         for (size_t k = 0; k < rank->communicator_count && rank->is_stuck && rank->pid != except_pid; k++) {
             const gw_rank_communicator *it = &rank->communicator[k];

@@ -12,6 +12,9 @@
 
 #include "gw_text.h"
 
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +31,39 @@ const char *gw_nccl_type_name(int32_t type, uint32_t *ret_bytes)
     if (ret_bytes != NULL)
         *ret_bytes = known ? rows[type].bytes : 0;
     return known ? rows[type].name : "unknown type";
+}
+
+static GW_WORDS_BY(GW_WORD_NAME, call_word, unsigned, GW_NCCL_CALLS, "a call")
+
+    const char *gw_nccl_short_name(char out[GW_NCCL_CALL_TEXT_MAX], gw_nccl_call call)
+{
+    snprintf(out, GW_NCCL_CALL_TEXT_MAX, "%s", call_word(call));
+    for (char *at = out; *at != '\0'; at++)
+        *at = (char)tolower((unsigned char)*at);
+    return out;
+}
+
+const char *gw_nccl_call_text(char out[GW_NCCL_CALL_TEXT_MAX], const gw_collective *call, bool exact)
+{
+    char name[GW_NCCL_CALL_TEXT_MAX], size[GW_BYTES_TEXT_MAX], which[32] = "", root[24] = "";
+    uint32_t bytes = 0;
+    bool is_p2p = call->call == GW_NCCL_SEND || call->call == GW_NCCL_RECV;
+    const char *type = gw_nccl_type_name(call->type, &bytes);
+    gw_nccl_short_name(name, call->call);
+    if (is_p2p)
+        snprintf(which, sizeof which, "%s rank %" PRId32, call->call == GW_NCCL_SEND ? "to" : "from",
+                 call->root_or_peer);
+    else
+        snprintf(which, sizeof which, "#%" PRIu64, call->number);
+    if (!is_p2p && call->root_or_peer >= 0)
+        snprintf(root, sizeof root, ", root %" PRId32, call->root_or_peer);
+    if (exact || bytes == 0)
+        snprintf(out, GW_NCCL_CALL_TEXT_MAX, "%.24s %s (%" PRIu64 " element%s, %.24s%s)", name, which, call->elements,
+                 call->elements == 1 ? "" : "s", type, root);
+    else
+        snprintf(out, GW_NCCL_CALL_TEXT_MAX, "%.24s %s (%s, %.24s%s)", name, which,
+                 gw_bytes_text(size, call->elements * bytes), type, root);
+    return out;
 }
 
 /* ---- reading the facts ---- */

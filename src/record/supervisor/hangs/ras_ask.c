@@ -1,11 +1,8 @@
-/* Asks NCCL's RAS how far the ranks are, when a hang is seen.
- *
- * RAS is a thread of each process with NCCL 2.24 or later. It listens on a TCP port, which all processes of a user may
- * share, so a question may reach a stopped process, or one of another job. So several connections ask at once, the
- * first whole answer counts, and an answer without a pid of this run is discarded. Only an address of this machine is
- * asked. All of it takes at most two seconds, in which the buffers are drained.
- *
- * Commands are lines; RAS answers all but the last one with a line, and closes the connection after the report. */
+/* Asks NCCL's RAS how far the ranks are (gw_ras_ask.h). Commands are lines; RAS answers all but the last one with a
+ * line, and closes the connection after the report. */
+#include "gw_ras_ask.h"
+
+#include "gw_clock.h"
 #include "gw_fact.h"
 #include "gw_process.h"
 #include "gw_rank.h"
@@ -141,64 +138,96 @@ static asker *step_all(asker *all, bool *ret_any)
     return NULL;
 }
 
-/* True if the answer names a process of this run: as "process 4711 " in text, as "pid": 4711 in JSON. */
-static bool names_us(const gwi_hangs *hangs, const char *answer)
+/* Those who ask, and of whom. */
+typedef struct asking {
+    const uint32_t *pid;
+    size_t pid_count;
+    void (*meanwhile)(void *user);
+    void *user;
+    uint64_t end_ns; /* of the monotonic clock */
+} asking;
+
+static void go_on_meanwhile(const asking *it)
 {
-    for (size_t i = 0; i < hangs->watch.process_count; i++) {
+    if (it->meanwhile != NULL)
+        it->meanwhile(it->user);
+}
+
+/* True if the answer names one of the processes: as "process 4711 " in text, as "pid": 4711 in JSON. */
+static bool names_us(const asking *it, const char *answer)
+{
+    for (size_t i = 0; i < it->pid_count; i++) {
         char text[40], json[40];
-        uint32_t pid = hangs->watch.process[i].pid;
-        snprintf(text, sizeof text, "process %" PRIu32 " ", pid);
-        snprintf(json, sizeof json, "\"pid\": %" PRIu32 ",", pid);
+        snprintf(text, sizeof text, "process %" PRIu32 " ", it->pid[i]);
+        snprintf(json, sizeof json, "\"pid\": %" PRIu32 ",", it->pid[i]);
         if (strstr(answer, text) != NULL || strstr(answer, json) != NULL)
             return true;
     }
     return false;
 }
 
-static void put_answer(gwi_record *record, const char *answer)
-{
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record)};
-    item.pair.key = gw_fact_key_text(GW_FACT_NCCL_RAS);
-    item.pair.value = answer;
-    gwi_record_put(record, &item);
-}
-
-/* Ask once, until `end_ns`. Returns true if an answer was recorded. */
-static bool ask_once(gwi_hangs *hangs, gwi_record *record, const struct sockaddr_in *address, uint64_t end_ns)
+/* Ask once. Returns true if there is an answer. */
+static bool ask_once(const asking *it, const struct sockaddr_in *address, gw_text *ret_answer)
 {
     asker all[ASKERS];
-    bool any = true, is_recorded = false;
+    bool any = true, is_ours = false;
     for (int i = 0; i < ASKERS; i++)
         asker_open(&all[i], address);
-    while (any && !is_recorded && gwi_record_now_ns(record) < end_ns) {
+    while (any && !is_ours && gw_monotonic_ns() < it->end_ns) {
         asker *done = step_all(all, &any);
-        gwi_record_drain(record, false);
+        go_on_meanwhile(it);
         if (done == NULL)
             continue;
-        is_recorded = names_us(hangs, gw_text_str(&done->read));
-        if (is_recorded)
-            put_answer(record, gw_text_str(&done->read));
+        is_ours = names_us(it, gw_text_str(&done->read));
+        if (is_ours)
+            gw_text_add_str(ret_answer, gw_text_str(&done->read));
         asker_close(done);
     }
     for (int i = 0; i < ASKERS; i++) {
         asker_close(&all[i]);
         gw_text_free(&all[i].read);
     }
-    return is_recorded;
+    return is_ours;
+}
+
+int gw_ras_ask(const uint32_t *pid, size_t pid_count, void (*meanwhile)(void *user), void *user,
+               gw_text ret_answer[GW_RAS_ANSWERS])
+{
+    struct sockaddr_in address;
+    const asking it = {pid, pid_count, meanwhile, user, gw_monotonic_ns() + ask_for_ns};
+    bool found = false;
+    for (size_t i = 0; i < pid_count && !found; i++)
+        found = has_ras(pid[i]) && address_of(pid[i], &address);
+    if (!found)
+        return -1;
+    if (!ask_once(&it, &address, &ret_answer[0]))
+        return 0;
+    for (uint64_t again_ns = gw_monotonic_ns() + between_ns; gw_monotonic_ns() < again_ns; go_on_meanwhile(&it))
+        poll(NULL, 0, 50);
+    return ask_once(&it, &address, &ret_answer[1]) ? 2 : 1;
+}
+
+/* ---- the question of a run ---- */
+
+static void drain_meanwhile(void *user)
+{
+    gwi_record_drain(user, false);
 }
 
 void gwi_ras_ask(gwi_hangs *hangs, gwi_record *record)
 {
-    struct sockaddr_in address;
-    uint64_t end_ns = gwi_record_now_ns(record) + ask_for_ns;
-    bool found = false;
-    for (size_t i = 0; i < hangs->watch.process_count && !found; i++)
-        found = has_ras(hangs->watch.process[i].pid) && address_of(hangs->watch.process[i].pid, &address);
-    if (!found || hangs->ras_asked++ > 0 || !ask_once(hangs, record, &address, end_ns))
-        return;
-    for (uint64_t again_ns = gwi_record_now_ns(record) + between_ns; gwi_record_now_ns(record) < again_ns;) {
-        poll(NULL, 0, 50);
-        gwi_record_drain(record, false);
+    uint32_t pid[GW_HANG_PROCESSES_MAX];
+    gw_text answer[GW_RAS_ANSWERS] = {0};
+    for (size_t i = 0; i < hangs->watch.process_count; i++)
+        pid[i] = hangs->watch.process[i].pid;
+    int count = hangs->ras_is_asked ? -1 : gw_ras_ask(pid, hangs->watch.process_count, drain_meanwhile, record, answer);
+    hangs->ras_is_asked = hangs->ras_is_asked || count >= 0;
+    for (int i = 0; i < GW_RAS_ANSWERS; i++) {
+        gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record)};
+        item.pair.key = gw_fact_key_text(GW_FACT_NCCL_RAS);
+        item.pair.value = gw_text_str(&answer[i]);
+        if (i < count)
+            gwi_record_put(record, &item);
+        gw_text_free(&answer[i]);
     }
-    (void)ask_once(hangs, record, &address, end_ns);
 }
