@@ -232,6 +232,7 @@ static void *take_turns(void *odd)
         while (turns % 2 != mine)
             expect(pthread_cond_wait(&turned, &turn) == 0);
         turns++;
+        expect(usleep(500) == 0);
     }
     return NULL;
 }
@@ -266,8 +267,10 @@ static void repeat_calls(void)
     for (unsigned long i = 1;; i++) {
         sum += i;
         expect(sum == i * (i + 1) / 2);
-        if (i == 1000000)
+        if (i == 100000) {
             sum = i = 0;
+            expect(usleep(1000) == 0);
+        }
     }
 }
 
