@@ -57,6 +57,7 @@ typedef struct gwi_log_case {
     gwi_log_context context;
     const gw_log_find *exception; /* the last Python exception that the program did not survive; NULL: none */
     bool exception_about_child;   /* `exception` only reports that another process failed */
+    const struct gwi_told *told;  /* the earlier runs of the text; NULL: recorded output */
 } gwi_log_case;
 
 /* What a text shows about the end of its program. */
@@ -68,6 +69,8 @@ typedef struct gwi_conclusion {
     /* The text is clean: this line shows a good end, and work or a good end follows every line that looks like a
      * failure. NULL: it is not clean. */
     const gw_log_find *good;
+    /* Nothing failed, and these show that the text stops before the program ended (gw_log_ending). NULL: not known. */
+    const gw_log_find *open, *serving;
 } gwi_conclusion;
 
 /* Return the first line of the log that matched this sign. Returns NULL if there is none. */
@@ -165,6 +168,10 @@ GW_MUST_CHECK bool gwi_log_fill(const gwi_log_case *c, const gwi_conclusion *end
 typedef struct gwi_told {
     gwi_log_case c;
     gwi_conclusion end;
+    size_t run_count;           /* runs in the text; only the last one is judged */
+    gw_log last, before;        /* if run_count > 1, the last run, and the one before it; else unused */
+    gwi_log_case earlier;       /* if run_count > 1, the run before the last one */
+    gwi_conclusion earlier_end; /* the conclusion of `earlier` */
 } gwi_told;
 GW_MUST_CHECK bool gwi_told_open(gwi_case *c, const gw_log *log, gwi_told *ret_told);
 void gwi_told_close(gwi_told *told);

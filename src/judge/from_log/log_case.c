@@ -453,6 +453,30 @@ static void forgive_compiling(gwi_log_case *c)
     }
 }
 
+/* True if an error of CUDA's own, or a full card, shows that kernels of this card ran. */
+static bool shows_kernels(const gwi_statement *it)
+{
+    enum { NO_BINARY = 209, INVALID_FUNCTION = 98, INVALID_IMAGE = 200, BAD_PTX = 218, NEWER_PTX = 222 };
+    static const unsigned no_kernel[] = {0, NO_BINARY, INVALID_FUNCTION, INVALID_IMAGE, BAD_PTX, NEWER_PTX};
+    bool is_code = it->depth >= GWI_DIRECT && it->certainty >= GW_SUPPORTED;
+    for (size_t i = 0; i < sizeof no_kernel / sizeof no_kernel[0]; i++)
+        is_code = is_code && it->code != no_kernel[i];
+    return !it->survived && (is_code || gw_log_text(it->find, "wanted") != NULL);
+}
+
+/* Mark PyTorch's warning about the card's architecture as survived, if a later failure shows that kernels ran. */
+static void forgive_start(gwi_log_case *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        gwi_statement *it = &c->statement[i];
+        bool is_warning =
+            it->find->sign == GW_SAYS_ARCH &&
+            (strstr(it->find->text, "Found GPU") != NULL || strstr(it->find->text, "with the current PyTorch") != NULL);
+        for (size_t k = i + 1; is_warning && k < c->count; k++)
+            it->survived = it->survived || shows_kernels(&c->statement[k]);
+    }
+}
+
 /* ---- the case ---- */
 
 gw_status gwi_log_open(const gw_log *log, const gw_stderr_facts *recorded, gwi_log_case *ret_case, gw_error *err)
@@ -480,6 +504,7 @@ gw_status gwi_log_open(const gw_log *log, const gw_stderr_facts *recorded, gwi_l
     find_killed_rank(&c);
     forgive_caught(&c);
     forgive_compiling(&c);
+    forgive_start(&c);
     gwi_log_look_around(&c);
     gwi_log_weigh_memory(&c);
     gwi_log_weigh_loss(&c);

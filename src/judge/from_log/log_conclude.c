@@ -142,7 +142,10 @@ static gwi_conclusion conclude_silence(const gwi_log_case *c)
 {
     const gw_log_find *open = gw_log_unanswered(c->log);
     gwi_conclusion end = {.kind = GWI_ENDED_IN_SILENCE, .it = {.find = open}};
-    end.good = open == NULL ? gw_log_good_end(c->log, NULL) : NULL;
+    gw_log_ending ending = open == NULL ? gw_log_find_ending(c->log) : (gw_log_ending){0};
+    end.good = ending.end;
+    end.open = ending.open;
+    end.serving = ending.serving;
     const char *guess = open == NULL ? NULL : gwi_log_guess(open->text);
     if (guess != NULL)
         gwi_log_add_causes(&end.it, guess);
@@ -341,21 +344,59 @@ bool gwi_log_add_alternatives(gw_verdict *verdict, const gwi_conclusion *end)
     return true;
 }
 
+static uint64_t count_lines(const gw_log *log)
+{
+    uint64_t lines = 0;
+    for (size_t i = 0; i < log->file_count; i++) {
+        const gw_log_file *file = &log->file[i];
+        lines += file->line_count - (file->line_first > 0 ? file->line_first - 1 : 0);
+    }
+    return lines;
+}
+
+/* Report a text that stops before its program ended, and how to find out what ended it. */
+static void say_stop(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
+{
+    if (end->open != NULL) {
+        gwi_headline(finding, "no fault is in the text, but it stops in the middle of the work");
+        gwi_log_say_line(c, finding, end->open);
+        gwi_next(finding, "If the program still runs, wait for its end, or watch it: gpuwhy watch");
+        gwi_next(finding,
+                 "If it is gone, look at its exit status (echo $?; 137 is SIGKILL, 143 SIGTERM), at the end of "
+                 "dmesg for the out-of-memory killer and Xid messages, at the scheduler's account of the "
+                 "job (sacct -j JOB), and at whether the terminal or the connection was closed");
+        gwi_next(finding, "Before the next run: gpuwhy run -- COMMAND records how the program ends");
+    } else {
+        gwi_headline(finding, "no fault is in the text; the server was running when the text stopped");
+        gwi_log_say_line(c, finding, end->serving);
+        gwi_next(finding,
+                 "If the server is gone, look at its exit status, and at the end of dmesg for the out-of-memory "
+                 "killer and Xid messages. If it does not answer: gpuwhy poke PID");
+    }
+}
+
 /* Report how the program ended, if no known fault ended it. */
 static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
 {
-    uint64_t lines = 0;
-    for (size_t i = 0; i < c->log->file_count; i++)
-        lines += c->log->file[i].line_count;
+    uint64_t lines = count_lines(c->log);
     if (end->it.find != NULL) {
         gwi_headline(finding,
                      "a line looks like a failure that gpuwhy does not recognise, and no later line shows that "
                      "the program recovered");
         gwi_log_say_line(c, finding, end->it.find);
     } else if (end->good != NULL) {
-        gwi_headline(finding, "no fault found in %" PRIu64 " line%s", lines, GWI_PLURAL(lines));
-        gwi_evidence(finding, GWI_NO_TIME, c->source, "the last lines show that work continued or the run ended well");
+        const gw_log_find *cpu =
+            gwi_log_first(c->log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(c->log, GW_SAYS_CPU_USED) : NULL;
+        gwi_headline(finding, "no fault found in %" PRIu64 " line%s%s", lines, GWI_PLURAL(lines),
+                     cpu != NULL ? ", but the program computed on the CPU" : "");
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "the run reached its end");
         gwi_log_say_line(c, finding, end->good);
+        if (cpu != NULL) {
+            gwi_log_say_line(c, finding, cpu);
+            gwi_next(finding, "If it should use the card: gpuwhy doctor shows what keeps the card from being used");
+        }
+    } else if (end->open != NULL || end->serving != NULL) {
+        say_stop(c, end, finding);
     } else {
         gwi_headline(finding,
                      "the log (%" PRIu64
@@ -424,6 +465,13 @@ static bool name_files(const gw_log *log, gw_verdict *verdict)
                      strcmp(log->file[i].name, "-") == 0 ? "standard input" : log->file[i].name);
     bool good = !names.failed && gw_str_copy(gw_text_str(&names), &verdict->log);
     gw_text_free(&names);
+    return good;
+}
+
+/* Say which files were damaged. */
+static bool add_damage(const gw_log *log, gw_verdict *verdict)
+{
+    bool good = true;
     for (size_t i = 0; i < log->file_count && good; i++) {
         char text[512];
         if (log->file[i].damage == NULL)
@@ -435,6 +483,30 @@ static bool name_files(const gw_log *log, gw_verdict *verdict)
     return good;
 }
 
+/* Say that the text holds earlier runs, and how the one before the last ended. */
+static bool add_earlier(const gwi_log_case *c, gw_verdict *verdict)
+{
+    enum { TEXT_SHOWN = 160 };
+    const gwi_told *told = c->told;
+    if (told == NULL || told->run_count < 2)
+        return true;
+    uint64_t first = 1, line = 0;
+    for (size_t i = 0; i < c->log->file_count; i++)
+        first = c->log->file[i].line_first > 0 ? c->log->file[i].line_first : first;
+    const gwi_conclusion *end = &told->earlier_end;
+    const char *cause = end->kind == GWI_ENDED_IN_SILENCE || end->it.cause_count == 0 ? NULL : end->it.cause[0];
+    line = end->it.find != NULL ? end->it.find->line : 0;
+    if (!gwi_list_addf(&verdict->advice,
+                       "The text holds %zu runs. This verdict is about the last one, from line %" PRIu64,
+                       told->run_count, first))
+        return false;
+    if (end->it.find == NULL)
+        return gwi_list_addf(&verdict->advice, "The run before it shows no failure");
+    return gwi_list_addf(&verdict->advice, "The run before it failed%s%s: line %" PRIu64 ": %.*s",
+                         cause == NULL ? "" : " with ", cause == NULL ? "" : cause, line, TEXT_SHOWN,
+                         end->it.find->text);
+}
+
 bool gwi_log_fill(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict)
 {
     if (c->context.card != NULL && end->kind != GWI_ENDED_IN_SILENCE) {
@@ -444,5 +516,5 @@ bool gwi_log_fill(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *
         verdict->gpus[0].bytes_total = c->context.card_bytes;
         verdict->gpu_count = 1;
     }
-    return name_files(c->log, verdict);
+    return name_files(c->log, verdict) && add_damage(c->log, verdict) && add_earlier(c, verdict);
 }

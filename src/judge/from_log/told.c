@@ -14,6 +14,55 @@ static bool is_open_question(const gwi_case *c)
            !c->memory.known && c->hang.kind == GWI_HANG_NONE;
 }
 
+/* Split a text of several runs: told->last is the last one, and told->before the one before it. */
+static void split_runs(const gw_log *log, gwi_told *told)
+{
+    gw_log rest, more, part;
+    told->run_count = 1;
+    if (!gw_log_split(log, &rest, &told->last))
+        return;
+    for (told->run_count = 2; gw_log_split(&rest, &more, &part); told->run_count++) {
+        gw_log_split_free(&rest);
+        rest = more;
+        if (told->before.file == NULL)
+            told->before = part;
+        else
+            gw_log_split_free(&part);
+    }
+    if (told->before.file == NULL)
+        told->before = rest;
+    else
+        gw_log_split_free(&rest);
+}
+
+/* True if nothing is known of the run: neither a failure, nor work, nor an end. */
+static bool is_blank(const gwi_conclusion *end)
+{
+    return end->kind == GWI_ENDED_IN_SILENCE && end->it.find == NULL && end->good == NULL && end->open == NULL &&
+           end->serving == NULL;
+}
+
+/* Judge the last run of a text. If nothing is known of it, as of a command that only lists versions, judge the whole
+ * text as one run. */
+static gw_status judge_runs(const gw_log *log, gwi_told *told, gw_error *err)
+{
+    split_runs(log, told);
+    bool is_split = told->run_count > 1;
+    gw_status st = gwi_log_open(is_split ? &told->last : log, NULL, &told->c, err);
+    if (st != GW_OK || !is_split)
+        return st;
+    told->end = gwi_log_conclude(&told->c);
+    if (is_blank(&told->end)) {
+        gwi_told_close(told);
+        told->run_count = 1;
+        return gwi_log_open(log, NULL, &told->c, err);
+    }
+    st = gwi_log_open(&told->before, NULL, &told->earlier, err);
+    if (st == GW_OK)
+        told->earlier_end = gwi_log_conclude(&told->earlier);
+    return st;
+}
+
 bool gwi_told_open(gwi_case *c, const gw_log *log, gwi_told *ret_told)
 {
     gw_error err = {0};
@@ -21,8 +70,11 @@ bool gwi_told_open(gwi_case *c, const gw_log *log, gwi_told *ret_told)
     *ret_told = (gwi_told){0};
     if (recorded != NULL && (!c->ended || !c->bad_end || recorded->log == NULL))
         return true;
-    if (gwi_log_open(recorded != NULL ? recorded->log : log, recorded, &ret_told->c, &err) != GW_OK)
+    gw_status st =
+        recorded != NULL ? gwi_log_open(recorded->log, recorded, &ret_told->c, &err) : judge_runs(log, ret_told, &err);
+    if (st != GW_OK)
         return false;
+    ret_told->c.told = ret_told;
     c->text = &ret_told->c;
     ret_told->end = gwi_log_conclude(&ret_told->c);
     /* The signal that ended the program is known. The text only repeats how a program ended. */
@@ -40,6 +92,9 @@ bool gwi_is_log(const gwi_case *c)
 void gwi_told_close(gwi_told *told)
 {
     gwi_log_close(&told->c);
+    gwi_log_close(&told->earlier);
+    gw_log_split_free(&told->before);
+    gw_log_split_free(&told->last);
     *told = (gwi_told){0};
 }
 

@@ -1,116 +1,13 @@
 /* Decides from a log whether the program went on after a problem, whether it ended well, and which exception ended it.
  * A log ends well if a line near its end shows success and no failure follows. A log that just stops does not. This
  * file finds the first failure that neither further work nor a good end follows. */
-#include "gw_logs.h"
-#include "gw_text.h"
+#include "gwi_logs.h"
 
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- counters ---- */
+/* ---- work ---- */
 
-/* The counters of a line such as "Epoch 3/90 step 20: loss 0.5". Values are compared only between lines of the same
- * shape, which have the same counters. */
-enum { COUNTERS_MAX = 4 };
-typedef struct counters {
-    uint64_t value[COUNTERS_MAX];
-    size_t count;
-    uint64_t shape;   /* hash of the counters' names and totals; only equal shapes are compared */
-    bool has_measure; /* the line also has a total, a fraction or a time: "3/90", "0.5", "12s" */
-} counters;
-
-static uint64_t add_to_shape(uint64_t shape, const char *text, size_t bytes)
-{
-    enum { PRIME = 1099511628211 % UINT32_MAX };
-    for (size_t i = 0; i < bytes; i++)
-        shape = (shape ^ (unsigned char)tolower((unsigned char)text[i])) * PRIME;
-    return shape;
-}
-
-static bool is_counter_name(const char *word, size_t bytes)
-{
-    static const char *const names[] = {
-        "epoch", "epochs",    "step",        "steps",   "iter",        "iters", "it",     "updates", "batch", "update",
-        "round", "iteration", "global_step", "episode", "num_updates", "trial", "trials", "fold",    "folds"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strlen(names[i]) == bytes && strncasecmp(names[i], word, bytes) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Return the length of the counter's name in front of this number, as in "step: [12" or "step=12". Returns 0 if there
- * is no such name. */
-static size_t name_before(const char *line, const char *number)
-{
-    const char *end = number;
-    while (end > line && strchr(" \t:=[#('\"|", end[-1]) != NULL)
-        end--;
-    const char *begin = end;
-    while (begin > line && (isalpha((unsigned char)begin[-1]) || begin[-1] == '_'))
-        begin--;
-    size_t bytes = (size_t)(end - begin);
-    return is_counter_name(begin, bytes) ? bytes : 0;
-}
-
-/* Read the total after a number: "/90" or "/ 90". Returns a pointer to the text after the total, or NULL if there is no
- * total. */
-static const char *total_after(const char *at, uint64_t *ret_total)
-{
-    char *end;
-    while (*at == ' ')
-        at++;
-    if (*at != '/')
-        return NULL;
-    at += strspn(at, "/ ");
-    if (!isdigit((unsigned char)*at))
-        return NULL;
-    *ret_total = strtoull(at, &end, 10);
-    bool plain = *end == '\0' || strchr(" ]|),:[-", *end) != NULL;
-    return plain ? end : NULL;
-}
-
-/* True if the number that starts at `number` is not part of a name, a fraction, a date or a time. */
-static bool stands_alone(const char *line, const char *number)
-{
-    return number == line || strchr(" \t[(:=#|'\"", number[-1]) != NULL;
-}
-
-static void add_counter(counters *c, uint64_t value, const char *name, size_t bytes, uint64_t total)
-{
-    c->shape = add_to_shape(c->shape, name, bytes);
-    c->shape = add_to_shape(c->shape, (const char *)&total, sizeof total);
-    c->has_measure = c->has_measure || total != 0;
-    if (c->count < COUNTERS_MAX)
-        c->value[c->count++] = value;
-}
-
-static counters read_counters(const char *line)
-{
-    counters c = {.shape = 1};
-    for (const char *at = line; *at != '\0';) {
-        char *end;
-        if (!isdigit((unsigned char)*at)) {
-            at++;
-            continue;
-        }
-        uint64_t value = strtoull(at, &end, 10), total = 0;
-        const char *behind = total_after(end, &total);
-        size_t name = name_before(line, at);
-        bool whole = *end != '.' || !isdigit((unsigned char)end[1]);
-        bool alone = stands_alone(line, at);
-        bool is_round = at == line + 1 && line[0] == '[' && end[0] == ']'; /* XGBoost: "[12] train-rmse:0.5" */
-        if (alone && whole && (name > 0 || is_round || (behind != NULL && value <= total)))
-            add_counter(&c, value, at - name, name, behind != NULL ? total : 0);
-        else if (alone && (!whole || *end == 's' || strncmp(end, "ms", 2) == 0))
-            c.has_measure = true;
-        at = behind != NULL ? behind : end + strspn(end, ".0123456789");
-    }
-    return c;
-}
-
-static bool has_risen(const counters *before, const counters *now)
+static bool has_risen(const gwi_counters *before, const gwi_counters *now)
 {
     for (size_t i = 0; i < now->count && i < before->count; i++) {
         if (now->value[i] != before->value[i])
@@ -120,19 +17,17 @@ static bool has_risen(const counters *before, const counters *now)
 }
 
 /* True if the program printed a line with the same counters before the problem as well. */
-static bool is_a_habit(const gw_log *log, const gw_log_find *problem, const counters *shape)
+static bool is_a_habit(const gw_log *log, const gw_log_find *problem, const gwi_counters *shape)
 {
     for (size_t i = 0; i < log->find_count && problem != NULL && log->find[i].order < problem->order; i++) {
         if (log->find[i].sign != GW_SAYS_PROGRESS)
             continue;
-        counters c = read_counters(log->find[i].text);
+        gwi_counters c = gwi_counters_read(log->find[i].text);
         if (c.count > 0 && c.shape == shape->shape)
             return true;
     }
     return false;
 }
-
-/* ---- work ---- */
 
 static bool is_same_rank(const gw_log_find *a, const gw_log_find *b)
 {
@@ -147,7 +42,7 @@ static bool is_same_rank(const gw_log_find *a, const gw_log_find *b)
 static const gw_log_find *last_progress(const gw_log *log, uint32_t file, const gw_log_find *after)
 {
     enum { SHAPES_MAX = 16 };
-    counters seen[SHAPES_MAX];
+    gwi_counters seen[SHAPES_MAX];
     const gw_log_find *found = NULL;
     size_t shapes = 0;
     for (size_t i = 0; i < log->find_count; i++) {
@@ -155,7 +50,7 @@ static const gw_log_find *last_progress(const gw_log *log, uint32_t file, const 
         if (find->sign != GW_SAYS_PROGRESS || find->file != file ||
             (after != NULL && (find->order <= after->order || !is_same_rank(find, after))))
             continue;
-        counters now = read_counters(find->text);
+        gwi_counters now = gwi_counters_read(find->text);
         size_t at = 0;
         while (at < shapes && seen[at].shape != now.shape)
             at++;

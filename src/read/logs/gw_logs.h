@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GW_LOG_TEXT_MAX = 600, GW_LOG_FIELDS_MAX = 12 };
+enum { GW_LOG_TEXT_MAX = 600, GW_LOG_FIELDS_MAX = 12, GW_LOG_AGAIN_MAX = 4 };
 
 typedef struct gw_log_field {
     const char *name;  /* name of a group in the pattern, without digits: "code" for the group `code2` */
@@ -43,7 +43,10 @@ typedef struct gw_log_file {
     const char *name; /* "-": standard input */
     uint64_t bytes;   /* size of the decompressed text */
     uint64_t line_count;
-    const char *damage; /* why only a part of the file could be read; NULL: all was read */
+    const char *damage;  /* why only a part of the file could be read; NULL: all was read */
+    uint64_t line_first; /* lines before this one belong to an earlier run (gw_log_split()); 0: there is none */
+    /* the last lines in which the first lines of the file occur again, as when a program starts again; 0: none */
+    uint64_t again[GW_LOG_AGAIN_MAX];
 } gw_log_file;
 
 typedef struct gw_log {
@@ -113,6 +116,21 @@ bool gw_log_was_ignored(const gw_log *log, const gw_log_find *find);
  * - near the end of the file, with no problem reported after it
  * - later than `after`, if in the same file */
 const gw_log_find *gw_log_good_end(const gw_log *log, const gw_log_find *after);
+/* How a text without a failure ends (finish.c). Of these lines, `end` alone is set, or the others may be. */
+typedef struct gw_log_ending {
+    const gw_log_find *end;     /* shows that the program reached its end; NULL: no line does */
+    bool is_sure;               /* the end's words, or exit status 0, can mean nothing else */
+    const gw_log_find *open;    /* work that was not complete when the text stopped; NULL: none */
+    const gw_log_find *serving; /* a server that no later line stops; NULL: none */
+} gw_log_ending;
+gw_log_ending gw_log_find_ending(const gw_log *log);
+
+/* Split a text that holds several runs (runs.c): *ret_last has the finds of the last run of each file, *ret_before all
+ * others, which may be several runs. Both borrow the texts of `log`; free them with gw_log_split_free(). Returns false
+ * if there is only one run, or no memory. */
+GW_MUST_CHECK bool gw_log_split(const gw_log *log, gw_log *ret_before, gw_log *ret_last);
+void gw_log_split_free(gw_log *part);
+
 /* Return the first line that looks like a failure, recognised or not, unless the program then continued or ended well.
  * NULL: none. */
 const gw_log_find *gw_log_unanswered(const gw_log *log);

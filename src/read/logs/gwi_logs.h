@@ -27,8 +27,22 @@ typedef struct gwi_plain { /* set to {0} at the start of a file */
 } gwi_plain;
 /* Remove colours and other escape sequences and convert UTF-16 to bytes, in place. Returns the new number of bytes. */
 size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count);
-/* True if a file that starts with these bytes is not text. */
+bool gwi_are_zeros(const char *bytes, size_t count); /* False if count is 0. */
+/* True if a file that starts with these bytes is not text. A block of zeros before them does not matter. */
 bool gwi_is_binary(const char *bytes, size_t count);
+
+/* ---- reflow.c: undoing what copying does to lines ---- */
+
+/* True if a text that starts with these bytes is one string with `\n` for its line ends. */
+bool gwi_is_escaped(const char *bytes, size_t count);
+/* Replace the escapes in place. Returns the new number of bytes. */
+size_t gwi_unescape(char *bytes, size_t count);
+/* Find the mark that a text has before each line ("ERROR"). Returns the bytes from a line's start to the mark's end; 0:
+ * the lines have no mark. *ret_mark is static. */
+size_t gwi_find_mark(const char *bytes, size_t count, const char **ret_mark);
+/* Remove the mark (none if `mark_bytes` is 0) and join lines that were cut at a width. In place; returns the new number
+ * of bytes. */
+size_t gwi_reflow(char *bytes, size_t count, const char *mark, size_t mark_bytes);
 
 /* ---- notebook.c: text inside JSON: a Jupyter notebook, or an error file of torchrun ---- */
 
@@ -82,6 +96,22 @@ typedef struct gwi_match {
     size_t field_count;
 } gwi_match;
 bool gwi_matcher_line(gwi_matcher *matcher, gw_sign sign, const char *line, size_t bytes, gwi_match *ret_match);
+
+/* ---- counters.c: the counters in a line about progress ---- */
+
+/* The counters of a line such as "Epoch 3/90 step 20: loss 0.5". Values are compared only between lines of the same
+ * shape, which have the same counters. */
+enum { GWI_COUNTERS_MAX = 4 };
+typedef struct gwi_counters {
+    uint64_t value[GWI_COUNTERS_MAX];
+    uint64_t total[GWI_COUNTERS_MAX]; /* 0: the line has no total for this counter */
+    bool is_epoch[GWI_COUNTERS_MAX];
+    size_t count;
+    uint64_t shape;   /* hash of the counters' names and totals */
+    bool has_name;    /* a counter has a name, such as "epoch" */
+    bool has_measure; /* the line also has a total, a fraction or a time: "3/90", "0.5", "12s" */
+} gwi_counters;
+gwi_counters gwi_counters_read(const char *line);
 
 /* ---- rank.c: recognising the rank of a line ---- */
 

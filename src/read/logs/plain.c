@@ -77,6 +77,23 @@ static size_t without_escapes(gwi_plain *plain, char *bytes, size_t count)
     return out;
 }
 
+/* Remove bytes of 0: a file has blocks of them where logrotate truncated it, or after a power loss. */
+static size_t without_zeros(char *bytes, size_t count)
+{
+    size_t out = 0;
+    for (size_t i = 0; i < count;) {
+        const char *zero = memchr(bytes + i, 0, count - i);
+        size_t span = zero == NULL ? count - i : (size_t)(zero - bytes) - i;
+        if (out != i)
+            memmove(bytes + out, bytes + i, span);
+        out += span;
+        i += span;
+        while (i < count && bytes[i] == 0)
+            i++;
+    }
+    return out;
+}
+
 /* Return the encoding of a text that starts with these bytes (gwi_plain.wide). *ret_mark is the size of the byte
  * order mark, or 0. Without a mark, the text is UTF-16 if most bytes at odd offsets are 0 and hardly any at even
  * offsets, or the reverse. */
@@ -113,23 +130,35 @@ size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count)
         memmove(bytes, bytes + mark, count - mark);
         count -= mark;
     }
-    if (plain->wide != 0)
-        count = narrow(plain, bytes, count);
+    count = plain->wide != 0 ? narrow(plain, bytes, count) : without_zeros(bytes, count);
     return without_escapes(plain, bytes, count);
+}
+
+bool gwi_are_zeros(const char *bytes, size_t count)
+{
+    return count > 0 && bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0;
 }
 
 bool gwi_is_binary(const char *bytes, size_t count)
 {
-    enum { LOOK_BYTES = 4096, TOLERATED_PERCENT = 3 };
+    enum { LOOK_BYTES = 4096, TOLERATED_PERCENT = 3, ZEROS_MIN = 64 };
     enum { MAGIC_BYTES = sizeof GW_RECORDING_MAGIC - 1 };
     size_t odd = 0, mark;
     if (count >= MAGIC_BYTES && memcmp(bytes, GW_RECORDING_MAGIC, MAGIC_BYTES) == 0)
         return true; /* the check below could take a compressed recording for text */
     if (utf16_of(bytes, count, &mark) != 0)
         return false;
+    while (count > 0 && bytes[0] == 0) { /* a block of zeros before a text */
+        bytes++;
+        count--;
+    }
     count = count < LOOK_BYTES ? count : LOOK_BYTES;
     for (size_t i = 0; i < count; i++) {
-        unsigned char byte = (unsigned char)bytes[i];
+        if (count - i >= ZEROS_MIN && gwi_are_zeros(bytes + i, ZEROS_MIN)) {
+            while (i < count && bytes[i] == 0)
+                i++;
+        }
+        unsigned char byte = i < count ? (unsigned char)bytes[i] : ' ';
         odd += byte < 0x20 && strchr("\t\n\r\b\f\v\a\033", byte) == NULL;
         odd += byte == 0;
     }

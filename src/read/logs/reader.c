@@ -50,6 +50,9 @@ struct gw_log_reader {
     size_t block_bytes;
     gwi_plain plain;
     uint64_t order_before; /* number of lines in all previous files */
+    bool is_escaped;       /* the file is one string with `\n` for its line ends */
+    const char *mark;      /* the mark before each line (static), which ends after mark_bytes */
+    size_t mark_bytes;     /* 0: no mark */
     bool is_open;          /* the last byte scanned was not a newline */
     size_t counted_at;     /* newlines of the block are counted up to this offset */
     uint64_t counted;      /* newlines of the file counted so far */
@@ -59,6 +62,8 @@ struct gw_log_reader {
     gw_sign says[SAYS_MAX];
     size_t says_count;
     uint64_t near_line; /* last line of this file that was searched for signs of kind NEAR; 0: none */
+    uint64_t banner[2]; /* forms of the first two lines of the file; 0: none, or lines that say nothing of a start */
+    uint64_t banner_at; /* last line with the first of these forms; 0: none */
     /* offset in this block, plus 1, of the last line with a sign of kind FAULT or TRACE; 0: none */
     size_t fault_from;
     bool nomem;
@@ -186,6 +191,56 @@ static uint64_t line_number(gw_log_reader *reader, size_t at)
     return reader->counted + 1;
 }
 
+/* ---- the first lines of a file, which a program prints again when it starts again ---- */
+
+/* Return a hash of the line's letters. 0: the line is short, or reports progress or an exception. */
+static uint64_t form_of(const char *line, size_t bytes)
+{
+    enum { LETTERS_MIN = 8, TEXT_BYTES = 256 };
+    const uint64_t prime = 1099511628211u;
+    char text[TEXT_BYTES];
+    uint64_t form = 1;
+    size_t letters = 0;
+    snprintf(text, sizeof text, "%.*s", (int)(bytes < sizeof text ? bytes : sizeof text - 1), line);
+    for (const char *at = text; *at != '\0'; at++) {
+        if (!isalpha((unsigned char)*at))
+            continue;
+        form = (form ^ (unsigned char)*at) * prime;
+        letters++;
+    }
+    bool says_nothing = letters < LETTERS_MIN || strstr(text, "Traceback") != NULL || strstr(text, "File \"") != NULL ||
+                        gwi_counters_read(text).count > 0;
+    return says_nothing ? 0 : form;
+}
+
+static void read_banner(gw_log_reader *reader, size_t count)
+{
+    size_t begin = 0;
+    for (size_t i = 0; i < 2; i++) {
+        const char *line = reader->block + begin, *stop = memchr(line, '\n', count - begin);
+        size_t bytes = stop != NULL ? (size_t)(stop - line) : count - begin;
+        reader->banner[i] = form_of(line, bytes);
+        begin = stop != NULL ? begin + bytes + 1 : count;
+    }
+    if (reader->banner[0] == 0 || reader->banner[0] == reader->banner[1])
+        reader->banner[1] = 0;
+    reader->banner_at = 0;
+}
+
+/* Note that both first lines of the file occur again, in this order. */
+static void compare_banner(gw_log_reader *reader, const late_line *at)
+{
+    if (reader->banner[1] == 0 || at->line <= 2)
+        return;
+    uint64_t form = form_of(at->bytes, at->count);
+    if (form == reader->banner[1] && reader->banner_at + 1 == at->line) {
+        gw_log_file *file = &reader->log->file[at->file];
+        memmove(file->again + 1, file->again, sizeof file->again - sizeof file->again[0]);
+        file->again[0] = at->line - 1;
+    }
+    reader->banner_at = form == reader->banner[0] ? at->line : reader->banner_at;
+}
+
 static bool is_noise(const gw_log_reader *reader, const late_line *at)
 {
     gwi_match match;
@@ -224,6 +279,8 @@ static void look_near(gw_log_reader *reader, size_t begin, size_t end)
         if (count > LINE_BYTES_MAX)
             continue;
         /* a progress bar is redrawn after each carriage return: search only its last state */
+        while (count > 1 && bytes[count - 1] == '\r' && bytes[count - 2] == '\r')
+            count--;
         const char *last = memrchr(bytes, '\r', count > 0 ? count - 1 : 0);
         late_line at = {.bytes = (char *)(last == NULL ? bytes : last + 1),
                         .file = (uint32_t)(reader->log->file_count - 1),
@@ -233,6 +290,7 @@ static void look_near(gw_log_reader *reader, size_t begin, size_t end)
         if (line <= reader->near_line)
             continue;
         reader->near_line = line;
+        compare_banner(reader, &at);
         match_near_signs(reader, &at);
     }
 }
@@ -365,6 +423,13 @@ static bool on_hit(void *user, gw_sign sign, size_t end)
 static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
 {
     size_t all = reader->block_bytes;
+    size_t taken = count;
+    bool is_first = reader->counted == 0;
+    if (is_first)
+        reader->mark_bytes = gwi_find_mark(reader->block, count, &reader->mark);
+    count = gwi_reflow(reader->block, count, reader->mark, reader->mark_bytes);
+    if (is_first)
+        read_banner(reader, count);
     reader->block_bytes = count; /* the last line may be incomplete; treat it as ending here */
     gw_status st = gwi_matcher_scan(reader->matcher, reader->block, count, on_hit, reader, err);
     if (reader->has_line)
@@ -378,8 +443,8 @@ static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
     file->line_count = reader->counted;
     reader->is_open = reader->block[count - 1] != '\n';
     reader->counted_at = 0;
-    reader->block_bytes = all - count;
-    memmove(reader->block, reader->block + count, reader->block_bytes);
+    reader->block_bytes = all - taken;
+    memmove(reader->block, reader->block + taken, reader->block_bytes);
     return st;
 }
 
@@ -442,8 +507,12 @@ gw_status gw_log_begin(gw_log_reader *reader, const char *name, gw_error *err)
 static gw_status take(gw_log_reader *reader, size_t bytes, gw_error *err)
 {
     char *begin = reader->block + reader->block_bytes;
-    size_t left = gwi_plain_make(&reader->plain, begin, bytes);
-    reader->log->file[reader->log->file_count - 1].bytes += bytes;
+    gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
+    if (file->bytes == 0)
+        reader->is_escaped = gwi_is_escaped(begin, bytes);
+    file->bytes += bytes;
+    size_t left = reader->is_escaped ? gwi_unescape(begin, bytes) : bytes;
+    left = gwi_plain_make(&reader->plain, begin, left);
     reader->block_bytes += left;
     if (reader->block_bytes < BLOCK_BYTES)
         return GW_OK;
@@ -522,6 +591,22 @@ static void settle_raised(gw_log *log)
     log->find_count = count;
 }
 
+/* Drop the words of a command at a prompt: they are no event. The finds are in order. */
+static void drop_commands(gw_log *log)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        bool is_own = find->sign == GW_SAYS_RUN_BEGINS || find->sign == GW_SAYS_PROMPT;
+        if (!is_own && gw_log_in_line(log, GW_SAYS_RUN_BEGINS, find->order) != NULL &&
+            gw_log_in_line(log, GW_SAYS_PROMPT, find->order) != NULL)
+            free((char *)find->text);
+        else
+            log->find[count++] = *find;
+    }
+    log->find_count = count;
+}
+
 gw_status gw_log_finish(gw_log_reader *reader, gw_log **ret_log, gw_error *err)
 {
     gw_status st = end_file(reader, err);
@@ -534,6 +619,7 @@ gw_status gw_log_finish(gw_log_reader *reader, gw_log **ret_log, gw_error *err)
         if (reader->log->find_count > 0)
             qsort(reader->log->find, reader->log->find_count, sizeof *reader->log->find, by_order);
         settle_raised(reader->log);
+        drop_commands(reader->log);
         *ret_log = reader->log;
         reader->log = NULL;
     }
@@ -600,7 +686,7 @@ static gw_status read_notebook(gw_log_reader *reader, gwi_log_source *source, si
 static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *err)
 {
     gwi_log_source *source = NULL;
-    bool first = true;
+    bool first = true, is_zeros = false;
     gw_status st = gwi_log_source_open(path, &source, err);
     if (st == GW_OK)
         st = gw_log_begin(reader, path, err);
@@ -610,6 +696,9 @@ static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *er
                                  err);
         if (st != GW_OK)
             break;
+        is_zeros = first && gwi_are_zeros(reader->block, count);
+        if (is_zeros)
+            continue;
         if (first && gwi_is_binary(reader->block, count)) {
             st = gw_fail(err, GW_CORRUPT, "%s: not a text file (the name of a recording ends in .gpuwhy)", path);
             goto out;
@@ -620,7 +709,9 @@ static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *er
             st = take(reader, count, err);
         first = false;
     }
-    if (st == GW_END) {
+    if (st == GW_END && is_zeros) {
+        st = gw_fail(err, GW_CORRUPT, "%s: not a text file, it has only bytes of 0", path);
+    } else if (st == GW_END) {
         st = GW_OK;
     } else if (st == GW_CORRUPT || (st == GW_IO && !first)) { /* keep the part that could be read */
         gw_log_file *file = &reader->log->file[reader->log->file_count - 1];

@@ -132,7 +132,7 @@ static bool has_name_of_another(const char *path)
 
 bool gw_log_is_text(const char *path)
 {
-    enum { LOOK_BYTES = 4096 };
+    enum { LOOK_BYTES = 4096, ZEROS_MAX = 1 << 16 };
     char start[LOOK_BYTES];
     struct stat info;
     if (strcmp(path, "-") == 0)
@@ -144,7 +144,12 @@ bool gw_log_is_text(const char *path)
     int fd;
     if (gw_plain_open(path, true, &fd, NULL) != GW_OK)
         return false;
-    ssize_t got = read(fd, start, sizeof start);
+    ssize_t got;
+    size_t zeros = 0;
+    do { /* a text may begin with a block of zeros (plain.c) */
+        got = read(fd, start, sizeof start);
+        zeros++;
+    } while (got > 0 && zeros < ZEROS_MAX && gwi_are_zeros(start, (size_t)got));
     close(fd);
     return got > 0 &&
            (codec_of((unsigned char *)start, (size_t)got) != CODEC_NONE || !gwi_is_binary(start, (size_t)got));
