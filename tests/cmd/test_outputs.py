@@ -344,6 +344,30 @@ class Written(OutputCase):
                 self.fail((option, done.stderr))
 
 
+class Bundle(Case):
+    """`gpuwhy explain --bundle FILE`: one file for a bug report."""
+
+    LOG = ('step 1\nTraceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
+           "ValueError: cannot reach https://kim:Tr0ub4dor@host.example/api with hf_aB3kLmN9pQr2StUv5WxYz1AbCdEf7GhIjK\n")
+
+    def test_a_report_is_masked(self):
+        log, report = self.folder / "train.log", self.folder / "report.md"
+        log.write_text(self.LOG)
+        done = self.run_gpuwhy("explain", "--bundle", report, log)
+        text = report.read_text()
+        self.assertIn(b"Verdict  script-exception", done.stdout)
+        self.assertIn("Verdict  script-exception", text)
+        self.assertIn("train.log:4: ValueError: cannot reach https://kim:***@host.example/api with ***", text)
+        self.assertNotIn("Tr0ub4dor", text)
+        self.assertIn("a picture of text cannot", text)
+
+    def test_the_log_is_not_overwritten(self):
+        log = self.folder / "train.log"
+        log.write_text(self.LOG)
+        self.assertEqual(self.run_gpuwhy("explain", "--bundle", log, log).returncode, 2)
+        self.assertEqual(log.read_text(), self.LOG)
+
+
 class Signals(OutputCase):
     """A pipe that is full, and whose reader does not read."""
 

@@ -8,10 +8,12 @@
 #include "gwi_manual.h"
 #include "gwi_mixed.h"
 #include "gwi_options.h"
+#include "gwi_output.h"
 #include "gwi_past_runs.h"
 #include "gwi_terminal.h"
 
 #include "gw_logs.h"
+#include "gw_mask.h"
 #include "gw_place.h"
 #include "gw_render.h"
 #include "gw_text.h"
@@ -24,6 +26,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #define GWI_EXPLAIN_OPTIONS(X)                                                                                         \
@@ -34,13 +37,18 @@
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
       "explain only this phase, as if the program had ended with it; its traceback is read from standard input")       \
+    X(STRING, const char *, bundle, "--bundle", "FILE", NULL,                                                          \
+      "also write the whole verdict, the versions and this machine's system into a file for a bug report, with "       \
+      "secrets "                                                                                                       \
+      "masked (- is standard output)")                                                                                 \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
     X(FLAG, bool, store, "--store", NULL, NULL,                                                                        \
       "with slurm:JOBID: write the verdict into the file gpuwhy.txt beside the recordings, not to standard output")    \
     X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")
 
 GWI_OPTIONS(explain_options, GWI_EXPLAIN_OPTIONS,
-            const char *again; /* the user's command with --all added, which the verdict suggests */
+            const char *again;        /* the user's command with --all added, which the verdict suggests */
+            const gwi_output *output; /* where --bundle writes; NULL: not given */
 );
 
 static int refuse(const char *reason)
@@ -54,9 +62,35 @@ static int fail(const gw_error *err)
     return refuse(err->text);
 }
 
+/* Write one file for a bug report, in Markdown. What programs wrote may hold secrets, so all of it is masked. */
+static gw_status write_bundle(const gw_verdict *verdict, bool running, const gwi_output *output, gw_error *err)
+{
+    enum { WIDTH = 1000 }; /* a secret that is broken into two lines would not be recognised */
+    gw_text page = {0}, masked = {0};
+    struct utsname host;
+    gw_text_add_str(&page,
+                    "Report of gpuwhy " GW_PROGRAM_VERSION "\n\nAttach this file, or paste it as text: text can be "
+                    "searched and quoted, a picture of text cannot.\n\n```\n");
+    gw_render_text(verdict, &(gw_render_style){.width = WIDTH, .running = running, .all = true}, &page);
+    gw_text_add_str(&page, "```\n\n");
+    if (verdict->recording == NULL) /* the machine of a recording is in the verdict */
+        gw_text_add_str(&page,
+                        "A text log is judged by its lines alone: add the command, and the output of `nvidia-smi`.\n");
+    if (uname(&host) == 0)
+        gw_text_addf(&page, "Written on %s %s (%s).\n", host.sysname, host.release, host.machine);
+    gw_mask_text(&masked, gw_text_str(&page), page.bytes);
+    gw_status st = page.failed || masked.failed ? gw_fail(err, GW_NOMEM, "write a report")
+                                                : gwi_output_write(output, &masked, 0, err);
+    gw_text_free(&page);
+    gw_text_free(&masked);
+    return st;
+}
+
 static int show(const gw_verdict *verdict, bool running, const explain_options *options)
 {
     gw_error err;
+    if (options->output != NULL && write_bundle(verdict, running, options->output, &err) != GW_OK)
+        return fail(&err);
     int status = verdict->status == GW_VERDICT_UNDETERMINED ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
     if (options->quiet && verdict->status == GW_VERDICT_CLEAN)
         return status;
@@ -417,6 +451,7 @@ const gwi_manual gwi_manual_explain = {
     .examples = {{"gpuwhy explain", "explain the last run again, even while it is running"},
                  {"gpuwhy explain --all run.gpuwhy", "print all the evidence, not just one screen"},
                  {"gpuwhy explain slurm-123.out slurm-123.err", "explain the text logs of a job"},
+                 {"gpuwhy explain --bundle report.md train.log", "write one file to attach to a bug report"},
                  {"gpuwhy explain 700", "what an error code can mean, and how to find out"}},
     .see_also = "run causes report diff"};
 
@@ -473,9 +508,16 @@ int gwi_cmd_explain(int argc, char **argv)
         return fail(&err);
     }
     options.again = gw_text_str(&again);
+    gwi_output bundle = {.option = "--bundle", .path = options.bundle, .may_be_stdout = true};
+    if (gwi_outputs_open(&bundle, 1, argv + 1, words, &err) != GW_OK) {
+        gw_text_free(&again);
+        return fail(&err);
+    }
+    options.output = options.bundle != NULL ? &bundle : NULL;
     if ((options.all || options.json || options.help) && !options.store) /* otherwise, the text fits on the screen */
         gwi_pager_begin();
     int status = options.help ? gwi_manual_print(&gwi_manual_explain) : explain_what(words, argv, &options);
+    gwi_outputs_close(&bundle, 1);
     gw_text_free(&again);
     return status;
 }
