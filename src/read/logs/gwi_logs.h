@@ -37,12 +37,14 @@ bool gwi_is_binary(const char *bytes, size_t count);
 bool gwi_is_escaped(const char *bytes, size_t count);
 /* Replace the escapes in place. Returns the new number of bytes. */
 size_t gwi_unescape(char *bytes, size_t count);
-/* Find the mark that a text has before each line ("ERROR"). Returns the bytes from a line's start to the mark's end; 0:
- * the lines have no mark. *ret_mark is static. */
-size_t gwi_find_mark(const char *bytes, size_t count, const char **ret_mark);
-/* Remove the mark (none if `mark_bytes` is 0) and join lines that were cut at a width. In place; returns the new number
- * of bytes. */
-size_t gwi_reflow(char *bytes, size_t count, const char *mark, size_t mark_bytes);
+typedef struct gwi_flow { /* set to {0} at the start of a file; the first piece of the text decides all */
+    bool began;
+    const char *mark;  /* static: the mark before each line ("ERROR"), which ends after mark_bytes */
+    size_t mark_bytes; /* 0: no mark */
+    size_t width;      /* the lines were cut at this width; 0: they were not */
+} gwi_flow;
+/* Remove the marks and join cut lines, in place. `bytes`: whole lines. Returns the new number of bytes. */
+size_t gwi_reflow(gwi_flow *flow, char *bytes, size_t count);
 
 /* ---- notebook.c: text inside JSON: a Jupyter notebook, or an error file of torchrun ---- */
 

@@ -51,11 +51,10 @@ struct gw_log_reader {
     gwi_plain plain;
     uint64_t order_before; /* number of lines in all previous files */
     bool is_escaped;       /* the file is one string with `\n` for its line ends */
-    const char *mark;      /* the mark before each line (static), which ends after mark_bytes */
-    size_t mark_bytes;     /* 0: no mark */
-    bool is_open;          /* the last byte scanned was not a newline */
-    size_t counted_at;     /* newlines of the block are counted up to this offset */
-    uint64_t counted;      /* newlines of the file counted so far */
+    gwi_flow flow;
+    bool is_open;      /* the last byte scanned was not a newline */
+    size_t counted_at; /* newlines of the block are counted up to this offset */
+    uint64_t counted;  /* newlines of the file counted so far */
     /* the line for which hits are being collected */
     size_t line_begin, line_end, first_hit;
     bool has_line;
@@ -425,9 +424,7 @@ static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
     size_t all = reader->block_bytes;
     size_t taken = count;
     bool is_first = reader->counted == 0;
-    if (is_first)
-        reader->mark_bytes = gwi_find_mark(reader->block, count, &reader->mark);
-    count = gwi_reflow(reader->block, count, reader->mark, reader->mark_bytes);
+    count = gwi_reflow(&reader->flow, reader->block, count);
     if (is_first)
         read_banner(reader, count);
     reader->block_bytes = count; /* the last line may be incomplete; treat it as ending here */
@@ -486,6 +483,7 @@ static gw_status end_file(gw_log_reader *reader, gw_error *err)
     reader->counted = 0;
     reader->near_line = 0;
     reader->plain = (gwi_plain){0};
+    reader->flow = (gwi_flow){0};
     return st;
 }
 

@@ -105,7 +105,8 @@ static size_t mark_end(const char *bytes, size_t count, const char *mark, size_t
     return marked >= LINES_MIN && marked * PERCENT >= lines * MOST_PERCENT ? place + length : 0;
 }
 
-size_t gwi_find_mark(const char *bytes, size_t count, const char **ret_mark)
+/* Return the bytes from a line's start to the end of the mark that the lines have. 0: they have none. */
+static size_t find_mark(const char *bytes, size_t count, const char **ret_mark)
 {
     static const char *const marks[] = {"ERROR", "stderr", "Error", "error", "> "};
     enum { PLACE_MAX = 60 };
@@ -215,10 +216,15 @@ static size_t join_lines(char *bytes, size_t count, size_t width)
     return out;
 }
 
-size_t gwi_reflow(char *bytes, size_t count, const char *mark, size_t mark_bytes)
+size_t gwi_reflow(gwi_flow *flow, char *bytes, size_t count)
 {
-    if (mark_bytes > 0)
-        count = without_marks(bytes, count, mark, mark_bytes);
-    size_t width = width_of(bytes, count);
-    return width > 0 ? join_lines(bytes, count, width) : count;
+    bool began = flow->began;
+    if (!began)
+        flow->mark_bytes = find_mark(bytes, count, &flow->mark);
+    if (flow->mark_bytes > 0)
+        count = without_marks(bytes, count, flow->mark, flow->mark_bytes);
+    if (!began)
+        flow->width = width_of(bytes, count);
+    flow->began = true;
+    return flow->width > 0 ? join_lines(bytes, count, flow->width) : count;
 }
