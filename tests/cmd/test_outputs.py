@@ -26,6 +26,7 @@ OPTIONS = {
     "rehearse --json": (("rehearse", "--gpu", GPU, "--no-history", "--once", "--json"), PROGRAM),
     "fit --json": (("fit", "--gpu", GPU, "--no-history", "--json"), (*PROGRAM, "{batch}")),
     "export -o": (("export", "INPUT", "--to", "json", "-o"), ()),
+    "explain --bundle": (("explain", "--no-history", "INPUT", "--bundle"), ()),
     "report -o": (("report", "--no-history", "INPUT", "-o"), ()),
     "doctor --save": (("doctor", "--save"), ()),
     "doctor --junit": (("doctor", "--junit"), ()),
