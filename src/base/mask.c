@@ -35,7 +35,7 @@ static name_kind kind_of_word(const char *word, size_t bytes)
     static const char *const password_ends[] = {"password", "passwd", "passphrase", "passcode", "pwd"};
     /* compared with the whole word, so that --compass, --path and --author are not masked */
     static const char *const keys[] = {"auth", "authorization", "pat", "cred", "creds", "sig", "bearer", "apikey"};
-    static const char *const passwords[] = {"pass", "pw"};
+    static const char *const passwords[] = {"pass", "pw", "storepass", "keypass", "mnemonic"};
     for (size_t i = 0; i < sizeof password_ends / sizeof password_ends[0]; i++)
         if (ends_in(word, bytes, password_ends[i]))
             return NAME_PASSWORD;
@@ -54,7 +54,9 @@ static name_kind kind_of_word(const char *word, size_t bytes)
 static name_kind kind_of_name(const char *name, size_t bytes)
 {
     /* compared with the whole name, so that --pin-memory and "pin: 4" are not masked */
-    static const char *const passwords[] = {"--pin", "--otp", "--totp", "--mfa-code", "--otp-code"};
+    static const char *const passwords[] = {"--pin",         "--otp",           "--totp",       "--mfa-code",
+                                            "--otp-code",    "--2fa",           "--mfa",        "--sas",
+                                            "--seed-phrase", "--recovery-code", "--backup-code"};
     name_kind kind = NAME_OPEN;
     for (size_t i = 0; i < sizeof passwords / sizeof passwords[0]; i++)
         if (equals(name, bytes, passwords[i]))
@@ -126,10 +128,25 @@ static bool is_no_secret(const char *value, size_t bytes)
 /* True if the word looks like a token of a well-known service. Such tokens begin with a fixed prefix. */
 static bool is_known_token(const char *word, size_t bytes)
 {
-    static const char *const beginnings[] = {
-        "ghp_",     "gho_",  "ghu_",  "ghs_",  "ghr_",      "github_pat_", "glpat-", "hf_",    "sk-",      "xoxb-",
-        "xoxp-",    "AKIA",  "ASIA",  "AIza",  "eyJ",       "npm_",        "pypi-",  "nvapi-", "sk_live_", "rk_live_",
-        "sk_test_", "xapp-", "xoxa-", "xoxs-", "dckr_pat_", "gsk_",        "r8_",    "ya29.",  "SG.",      "glrt-"};
+    static const char *const beginnings[] = {"ghp_",      "gho_",     "ghu_",
+                                             "ghs_",      "ghr_",     "github_pat_",
+                                             "glpat-",    "hf_",      "sk-",
+                                             "xoxb-",     "xoxp-",    "AKIA",
+                                             "ASIA",      "AIza",     "eyJ",
+                                             "npm_",      "pypi-",    "nvapi-",
+                                             "sk_live_",  "rk_live_", "sk_test_",
+                                             "xapp-",     "xoxa-",    "xoxs-",
+                                             "dckr_pat_", "gsk_",     "r8_",
+                                             "ya29.",     "SG.",      "glrt-",
+                                             "hvs.",      "hvb.",     "dapi",
+                                             "xai-",      "pplx-",    "csk-",
+                                             "fw_",       "tgp_v1_",  "rpa_",
+                                             "wandb_v1_", "local-",   "ATATT",
+                                             "ATCTT",     "CFPAT-",   "lin_api_",
+                                             "ntn_",      "figd_",    "whsec_",
+                                             "shpat_",    "shpss_",   "sq0csp-",
+                                             "bkua_",     "glsa_",    "dop_v1_",
+                                             "doo_v1_",   "tskey-",   "AGE-SECRET-KEY-"};
     enum { TOKEN_MIN = 16 };
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
         size_t length = strlen(beginnings[i]);
@@ -165,7 +182,7 @@ typedef struct assignment {
     size_t value, bytes;
     bool is_quoted; /* the value is in quotes */
     bool is_tight;  /* assigned by '=' without blanks */
-    bool is_json;   /* the name is in quotes and a colon follows */
+    bool is_json;   /* the name is in quotes, and a colon follows, or the name is an index */
     char quote;     /* that encloses the value; 0: none, or an escaped one */
 } assignment;
 
@@ -178,13 +195,37 @@ static size_t value_bytes(const char *text, size_t at, size_t bytes, char quote)
     return (end > bytes ? bytes : end) - at;
 }
 
+/* Lists of variables have the name and the value in two fields, as in `name: TOKEN`, `value: abc` (Kubernetes) or
+ * <add key="Token" value="abc"/>. If a field "value" follows the name that ends at `at`, return the end of the word
+ * "value", otherwise `at`. */
+static size_t skip_to_value(const char *text, size_t at, size_t bytes)
+{
+    static const char wanted[] = "value";
+    size_t next = at;
+    while (next < bytes && strchr("\\\"', \t\r\n", text[next]) != NULL && text[next] != '\0')
+        next++;
+    size_t length = sizeof wanted - 1;
+    return next > at && bytes - next > length && strncasecmp(text + next, wanted, length) == 0 &&
+                   !is_name_char(text[next + length])
+               ? next + length
+               : at;
+}
+
 /* Find the value of the name that ends at `at`. Returns false if no value follows. */
 static bool find_value(const char *text, size_t at, size_t bytes, assignment *ret)
 {
+    if (at < bytes && text[at] == '>') { /* an element of XML: <password>abc</password> */
+        *ret = (assignment){.value = at + 1, .bytes = value_bytes(text, at + 1, bytes, '\0'), .is_quoted = true};
+        size_t end = ret->value + ret->bytes;
+        return end + 1 < bytes && text[end] == '<' && text[end + 1] == '/';
+    }
+    at = skip_to_value(text, at, bytes);
     bool name_quoted = at < bytes && (text[at] == '"' || text[at] == '\'');
     /* In JSON inside a string, the name ends with a backslash and a quote. */
     size_t escaped = at + 1 < bytes && text[at] == '\\' && text[at + 1] == '"' ? 2 : 0;
     size_t next = at + (escaped != 0 ? escaped : name_quoted), sign;
+    bool is_index = name_quoted && next < bytes && text[next] == ']'; /* os.environ["TOKEN"] = .. */
+    next += is_index;
     while (next < bytes && is_blank(text[next]))
         next++;
     sign = next;
@@ -205,7 +246,7 @@ static bool find_value(const char *text, size_t at, size_t bytes, assignment *re
         ret->is_quoted = true;
     }
     ret->is_tight = operator== '=' && sign == at && sign + 1<bytes && !is_blank(text[sign + 1]);
-    ret->is_json = (name_quoted || escaped != 0) && operator== ':';
+    ret->is_json = (name_quoted || escaped != 0) && (operator== ':' || is_index);
     ret->quote = quote;
     ret->value = next;
     ret->bytes = value_bytes(text, next, bytes, quote);
@@ -237,8 +278,8 @@ static bool hides(name_kind kind, const char *value, const assignment *found, bo
     return is_opaque(value, found->bytes) && !is_number(value, found->bytes);
 }
 
-/* Find "user:password@" at `at`, the position after "scheme://". Returns the position of the last @, 0 if there is no
- * password. The password may contain @ and /. */
+/* Find "user:password@" or "token@" at `at`, the position after "scheme://". Returns the position of the last @, 0 if
+ * there is no secret. The password may contain @ and /. */
 static size_t find_userinfo(const char *text, size_t at, size_t bytes, size_t *ret_password)
 {
     size_t end = at, colon = 0, last = 0;
@@ -246,8 +287,10 @@ static size_t find_userinfo(const char *text, size_t at, size_t bytes, size_t *r
     while (end < bytes && !isspace((unsigned char)text[end]) && strchr("\"'<>`", text[end]) == NULL)
         end++;
     for (size_t i = at; i < end; i++) {
-        if (colon == 0 && (text[i] == '/' || text[i] == '@'))
-            return 0;
+        if (colon == 0 && (text[i] == '/' || text[i] == '@')) {
+            *ret_password = at;
+            return text[i] == '@' && is_opaque(text + at, i - at) ? i : 0;
+        }
         if (colon == 0 && text[i] == ':')
             colon = i;
         if (i + 3 < end && gw_begins(text + i, "://"))
@@ -409,7 +452,7 @@ static size_t mask_short_option(masker *m, size_t at, size_t end)
 {
     static const char *const programs[] = {"sshpass ", "mysql ", "mariadb ", "mysqldump "};
     size_t begin = at, from = at + 2;
-    if (!m->is_argument || !is_at(m, at, "-p") || at == 0 || !is_blank(m->text[at - 1]))
+    if (!is_at(m, at, "-p") || at == 0 || !is_blank(m->text[at - 1]))
         return 0;
     while (begin > 0 && at - begin < COMMAND_BYTES_MAX && strchr("\n;&|(`", m->text[begin - 1]) == NULL)
         begin--;
@@ -427,10 +470,11 @@ static size_t mask_short_option(masker *m, size_t at, size_t end)
     return m->copied;
 }
 
-/* Mask a private key in the PEM format from its first line to its last. Returns the position after it; 0: none. */
+/* Mask a private key in the format of PEM or PGP from its first line to its last. Returns the position after it; 0:
+ * none. */
 static size_t mask_private_key(masker *m, size_t at)
 {
-    static const char begin[] = "-----BEGIN ", kind[] = "PRIVATE KEY-----";
+    static const char begin[] = "-----BEGIN ", kind[] = "PRIVATE KEY", block[] = " BLOCK", dashes[] = "-----";
     enum { KIND_BYTES_MAX = 48 };
     if (!is_at(m, at, begin))
         return 0;
@@ -439,10 +483,52 @@ static size_t mask_private_key(masker *m, size_t at)
     if (from == most)
         return 0;
     from += strlen(kind);
+    from += is_at(m, from, block) ? strlen(block) : 0; /* of PGP */
+    if (!is_at(m, from, dashes))
+        return 0;
+    from += strlen(dashes);
     size_t to = find(m, from, m->bytes, "-----END ");
     if (to > from && !is_no_secret(m->text + from, to - from))
         mask_range(m, from, to);
     return to;
+}
+
+/* Mask what `echo` writes for a program that reads its password from standard input. Returns the position to continue
+ * from; 0: there is no such program. */
+static size_t mask_echoed(masker *m, size_t at, size_t end)
+{
+    size_t most = m->bytes - end < COMMAND_BYTES_MAX ? m->bytes : end + COMMAND_BYTES_MAX;
+    bool is_echo = equals(m->text + at, end - at, "echo") || equals(m->text + at, end - at, "printf");
+    size_t pipe = is_echo ? find(m, end, most, "|") : most;
+    if (pipe == most || find(m, pipe, find(m, pipe, most, "\n"), "--password-stdin") == find(m, pipe, most, "\n"))
+        return 0;
+    while (end < pipe && is_blank(m->text[end]))
+        end++;
+    if (end == pipe || is_no_secret(m->text + end, pipe - end))
+        return 0;
+    mask_range(m, end, pipe);
+    return pipe;
+}
+
+/* Mask a password in a sentence: "the password is abc", "password for bob: abc", "machine h password abc" (netrc).
+ * There, only a value that looks random is masked. The word "password" ends at `end`. Returns the position to continue
+ * from; 0: no password follows. */
+static size_t mask_in_sentence(masker *m, size_t end)
+{
+    enum { WORDS_MAX = 4 };
+    for (int words = 0; words < WORDS_MAX; words++) {
+        size_t from = end;
+        while (from < m->bytes && (is_blank(m->text[from]) || m->text[from] == ':'))
+            from++;
+        end = from + word_bytes(m, from);
+        if (end == from)
+            return 0;
+        if (is_opaque(m->text + from, end - from) && !is_number(m->text + from, end - from)) {
+            mask_range(m, from, from + value_bytes(m->text, from, reach(from, m->bytes), '\0'));
+            return m->copied;
+        }
+    }
+    return 0;
 }
 
 /* ---- words ---- */
@@ -475,6 +561,8 @@ static size_t mask_by_form(masker *m, size_t at, size_t end)
         next = mask_webhook(m, at, end);
     if (next == 0)
         next = mask_short_option(m, at, end);
+    if (next == 0)
+        next = mask_echoed(m, at, end);
     return next != 0 ? next : mask_option(m, at, end);
 }
 
@@ -487,9 +575,15 @@ static size_t mask_word(masker *m, size_t at)
     if (next != 0)
         return next;
     name_kind kind = kind_of_name(m->text + at, end - at);
-    if (kind == NAME_OPEN || !find_value(m->text, end, m->bytes, &found))
-        return end;
+    bool is_in_query = at > 0 && (m->text[at - 1] == '?' || m->text[at - 1] == '&');
+    if (is_in_query && equals(m->text + at, end - at, "code"))
+        kind = NAME_KEY; /* what OAuth exchanges for a token: ?code=abc&state=1 */
+    if (kind == NAME_OPEN || !find_value(m->text, end, m->bytes, &found)) {
+        next = kind == NAME_PASSWORD ? mask_in_sentence(m, end) : 0;
+        return next != 0 ? next : end;
+    }
     size_t skipped = scheme_bytes(m->text + found.value, m->bytes - found.value);
+    bool is_digest = skipped > 0 && strncasecmp(m->text + found.value, "Digest", strlen("Digest")) == 0;
     if (skipped > 0) {
         found.value += skipped;
         found.bytes = value_bytes(m->text, found.value, m->bytes, '\0');
@@ -498,9 +592,11 @@ static size_t mask_word(masker *m, size_t at)
     }
     if (!hides(kind, m->text + found.value, &found, m->is_argument))
         return end;
-    /* Cookies are separated by "; ", up to the end of the line or of the string that it stands in. */
-    if (kind == NAME_COOKIE && found.quote == '\0')
-        while (found.value + found.bytes < m->bytes && strchr("\n\"'", m->text[found.value + found.bytes]) == NULL)
+    /* Cookies are separated by "; ", up to the end of the line or of the string that it stands in. The fields of a
+     * digest are separated by commas, and have quotes. */
+    const char *ends = is_digest ? "\n" : "\n\"'";
+    if ((kind == NAME_COOKIE || is_digest) && found.quote == '\0')
+        while (found.value + found.bytes < m->bytes && strchr(ends, m->text[found.value + found.bytes]) == NULL)
             found.bytes++;
     mask_range(m, found.value, found.value + found.bytes);
     return m->copied;
@@ -559,10 +655,8 @@ static bool is_after_short_option(char *const *argv, int index)
 {
     static const struct {
         const char *option, *program;
-    } rows[] = {{"-p", "sshpass"},
-                {"-p", "mongo"},
-                {"-p", "login"}, /* docker login, helm registry login */
-                {"-a", "redis-cli"},
+    } rows[] = {{"-p", "sshpass"},   {"-p", "mongo"}, {"-p", "login"}, /* docker login, helm registry login */
+                {"-a", "redis-cli"}, {"-b", "curl"},                   /* a cookie */
                 {"-w", "ldap"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(argv[index - 1], rows[i].option) == 0 && is_after(argv, index - 1, &rows[i].program, 1))
