@@ -98,12 +98,33 @@ gw_status gwi_past_db_fail(const gwi_past_db *db, gw_error *err)
 
 /* ---- opening ---- */
 
+/* SQLite would wait for ever for the other end of a FIFO that has the name of the database or of one of its journals.
+ */
+static gw_status check_kinds(const char *path, gw_error *err)
+{
+    static const char *const ends[] = {"", "-journal", "-wal"};
+    gw_text name = {0};
+    gw_status st = GW_OK;
+    for (size_t i = 0; st == GW_OK && i < sizeof ends / sizeof ends[0]; i++) {
+        struct stat info;
+        gw_text_clear(&name);
+        gw_text_addf(&name, "%s%s", path, ends[i]);
+        if (lstat(gw_text_str(&name), &info) == 0 && !S_ISREG(info.st_mode))
+            st = gw_fail(err, GW_IO, "open %s: not a regular file", gw_text_str(&name));
+    }
+    gw_text_free(&name);
+    return st;
+}
+
 /* Open the file to see whether it is there and can be locked. It is created with mode 0600; SQLite takes an empty file
  * for a new database. */
 static gw_status check_file(const char *path, bool writes, bool *ret_has_locks, gw_error *err)
 {
     struct flock lock = {.l_type = writes ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET, .l_len = 1};
-    int fd = open(path, (writes ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW, 0600);
+    gw_status st = check_kinds(path, err);
+    if (st != GW_OK)
+        return st;
+    int fd = open(path, (writes ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0)
         return gw_fail(err, errno == ENOENT ? GW_MISSING : GW_IO, "open %s: %s", path, strerror(errno));
     *ret_has_locks = fcntl(fd, F_SETLK, &lock) == 0 || errno == EAGAIN || errno == EACCES;

@@ -393,7 +393,18 @@ GW_TEST_WITH(an_unfinished_write_is_undone, clear, NULL)
 GW_TEST_WITH(links_are_refused, clear, NULL)
 {
     assert_int_equal(symlink("/dev/null", database), 0);
-    expect_broken(GW_IO, "open ");
+    expect_broken(GW_IO, "not a regular file");
+}
+
+/* SQLite would wait for ever for a program that writes to the FIFO. */
+GW_TEST_WITH(fifos_are_refused, clear, NULL)
+{
+    assert_int_equal(mkfifo(database, 0600), 0);
+    expect_broken(GW_IO, "not a regular file");
+    assert_int_equal(unlink(database), 0);
+    add((char[]){"train"}, 5, 0);
+    assert_int_equal(mkfifo(journal, 0600), 0);
+    expect_broken(GW_IO, "not a regular file");
 }
 
 GW_TEST_WITH(no_program_is_waited_for_when_reading, clear, NULL)
