@@ -353,6 +353,12 @@ GW_TEST(words_are_quoted_for_a_shell)
         gw_text_free(&text);
     }
     gw_text text = {0};
+    gw_add_json(&text, "{\"a\xC2\x9B\x7F\":\"\u202E\U000E0041\u00E9\u200D\\n\"}");
+    assert_string_equal(gw_text_str(&text), "{\"a\\u009b\\u007f\":\"\\u202e\\udb40\\udc41\u00E9\u200D\\n\"}");
+    gw_text_clear(&text);
+    gw_add_printable(&text, "a\u200B\uFEFF\u00AD\u2061\U000E0041\u200D\u00E9");
+    assert_string_equal(gw_text_str(&text), "a?????\u200D\u00E9");
+    gw_text_clear(&text);
     gw_add_explain(&text, true, "-o x");
     assert_string_equal(gw_text_str(&text), "gpuwhy explain --all ./'-o x'");
     gw_text_free(&text);

@@ -15,8 +15,8 @@
 ssize_t gw_read_small(char *out, size_t room, int *ret_why, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Append the command line of a process, with secrets masked; long ones are cut after about 200 bytes. Appends nothing
- * if it cannot be read. */
+/* Append the command line of a process, with secrets masked, and '?' for control characters; long ones are cut after
+ * about 200 bytes. Appends nothing if it cannot be read. */
 void gw_process_command_add(gw_text *text, int pid);
 /* Append the name of the user that owns a process, or the uid. Appends nothing if there is no such process. */
 void gw_process_user_add(gw_text *text, int pid);

@@ -1,5 +1,5 @@
 /* Print lines on stderr and text on stdout. Control characters become '?', because the text may come from other
- * programs. Call gw_print() and gw_put() from one thread. */
+ * programs. Call gw_print(), gw_print_words() and gw_put() from one thread. */
 #ifndef GW_SAY_H
 #define GW_SAY_H
 
@@ -10,6 +10,8 @@ __attribute__((format(printf, 1, 2))) void gw_say(const char *format, ...);
 
 /* Print text on stdout. Newlines in it are kept. */
 __attribute__((format(printf, 1, 2))) void gw_print(const char *format, ...);
+/* Print a part of a line on stdout. Newlines in it become '?', so that a name cannot pretend to be a line of ours. */
+__attribute__((format(printf, 1, 2))) void gw_print_words(const char *format, ...);
 /* Print text on stdout as it is, with control characters. */
 void gw_put(const char *text);
 

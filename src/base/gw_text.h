@@ -78,12 +78,16 @@ size_t gw_name_edits(const char *a, const char *b);
  * functions before printing it. */
 
 /* Append `string`, with '?' for control characters and invalid UTF-8. Otherwise, a program's arguments or stderr could
- * control the user's terminal. Characters that set the direction of text (such as U+202E) count as control characters,
- * because a terminal shows the text after them in another order than it is. */
+ * control the user's terminal. Characters that set the direction of text (such as U+202E) or have no width (such as
+ * U+200B) count as control characters, because a terminal shows the text in another order, or does not show them. */
 void gw_add_printable(gw_text *text, const char *string);
 
 /* Append `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */
 void gw_add_utf8(gw_text *text, const char *string);
+
+/* Append the text of a JSON document. What gw_add_printable() replaces, and JSON may contain as it is, becomes \uXXXX:
+ * DEL, U+0080 to U+009F, U+202E and others. People print JSON on terminals, too. */
+void gw_add_json(gw_text *text, const char *json);
 
 /* Append one word of a command that the user may paste into a shell: as it is, or in single quotes. A word with what
  * gw_add_printable() replaces is written as $'..' with \n, \t and octal numbers, which bash, zsh and ksh read. Every

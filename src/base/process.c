@@ -55,8 +55,11 @@ void gw_process_command_add(gw_text *text, int pid)
     for (size_t at = 0; (ssize_t)at < count && word_count < WORDS_MAX; at += strlen(bytes + at) + 1)
         words[word_count++] = bytes + at;
     for (size_t i = 0; i < word_count && text->bytes - before < COMMAND_BYTES_MAX; i++) {
+        gw_text masked = {0};
+        gw_mask_argument(&masked, words, (int)i);
         gw_text_add_str(text, i == 0 ? "" : " ");
-        gw_mask_argument(text, words, (int)i);
+        gw_add_printable(text, gw_text_str(&masked)); /* so that it is one line everywhere */
+        gw_text_free(&masked);
     }
 }
 

@@ -48,6 +48,19 @@ void gw_put(const char *text)
         print_errno = errno;
 }
 
+void gw_print_words(const char *format, ...)
+{
+    gw_text out = {0};
+    va_list args;
+    va_start(args, format);
+    char *text = format_text(format, args);
+    va_end(args);
+    gw_add_printable(&out, text == NULL ? "out of memory" : text);
+    gw_put(gw_text_str(&out));
+    gw_text_free(&out);
+    free(text);
+}
+
 void gw_print(const char *format, ...)
 {
     gw_text out = {0};

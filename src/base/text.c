@@ -221,16 +221,9 @@ static size_t utf8_length(const char *string)
     return length;
 }
 
-/* True for characters that control a terminal, or that make it show a text in another order than it is. `length` is
- * that of a valid sequence. */
-static bool is_control(const char *string, size_t length)
+/* Return the code point of a valid sequence. */
+static unsigned code_of(const char *string, size_t length)
 {
-    /* the marks, embeddings, overrides and isolates of right-to-left text, and the separators of lines and paragraphs
-     */
-    static const struct {
-        unsigned first, last;
-    } ranges[] = {{0x00, 0x1F}, {0x7F, 0x9F}, {0x061C, 0x061C}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x206F},
-                  /* to 206F: deprecated controls of the same kind */};
     unsigned code = (unsigned char)string[0];
     if (length == 2)
         code &= 0x1F;
@@ -238,6 +231,21 @@ static bool is_control(const char *string, size_t length)
         code &= length == 3 ? 0x0F : 0x07;
     for (size_t i = 1; i < length; i++)
         code = code << 6 | ((unsigned char)string[i] & 0x3F);
+    return code;
+}
+
+/* True for characters that control a terminal, or that make it show a text in another order than it is, or not at all.
+ * `length` is that of a valid sequence. */
+static bool is_control(const char *string, size_t length)
+{
+    /* the marks, embeddings, overrides and isolates of right-to-left text; the separators of lines and paragraphs;
+     * characters without width. The joiners U+200C and U+200D are letters' neighbours in Persian, Hindi and emoji. */
+    static const struct {
+        unsigned first, last;
+    } ranges[] = {{0x00, 0x1F},     {0x7F, 0x9F},     {0xAD, 0xAD},      {0x061C, 0x061C}, {0x180E, 0x180E},
+                  {0x200B, 0x200B}, {0x200E, 0x200F}, {0x2028, 0x202E},  {0x2060, 0x2064}, {0x2066, 0x206F},
+                  {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F}};
+    unsigned code = code_of(string, length);
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
         if (code >= ranges[i].first && code <= ranges[i].last)
             return true;
@@ -266,6 +274,21 @@ void gw_add_printable(gw_text *text, const char *string)
 void gw_add_utf8(gw_text *text, const char *string)
 {
     add_clean(text, string, "\xEF\xBF\xBD", false);
+}
+
+void gw_add_json(gw_text *text, const char *json)
+{
+    while (*json != '\0') {
+        size_t length = utf8_length(json), shown = length == 0 ? 1 : length;
+        unsigned code = length == 0 ? 0 : code_of(json, length);
+        if (code < 0x7F || !is_control(json, length))
+            gw_text_add(text, json, shown);
+        else if (code < 0x10000)
+            gw_text_addf(text, "\\u%04x", code);
+        else /* a surrogate pair */
+            gw_text_addf(text, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
+        json += shown;
+    }
 }
 
 /* ---- words for a shell ---- */

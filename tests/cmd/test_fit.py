@@ -64,6 +64,13 @@ class Fit(Case):
         self.assertNotEqual(plain["largest"], pool["largest"])
         self.assertIn("alloc=pool: batch", text)
 
+    def test_values_do_not_control_the_terminal(self):
+        _, text = self.fit("--memory", "1GiB", "--max", 1, "--values", "x=a\x1b]52;c;x\x07\u202e\nVerdict  clean",
+                           command=("sh", "-c", "exec \"$0\" --batch $1", CNN, "{batch}", "{x}"))
+        for character in ("\x1b", "\x07", "\u202e"):
+            self.assertNotIn(character, text)
+        self.assertNotIn("Verdict  clean", text.splitlines())
+
     def test_steps_and_limits(self):
         one = self.fit("--memory", "1GiB", "--step", 64, "--from", 100)[0]["combinations"][0]
         self.assertEqual((one["largest"] % 64, one["next"]), (0, one["largest"] + 64))

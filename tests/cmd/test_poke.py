@@ -391,6 +391,19 @@ class Poke(Case):
         process, go = self.begin([self.folder / "threads"])
         self.check(process, go, r"3 threads, \d+, \d+, \d+ .*: waiting for a lock.*crew::Queue::wait")
 
+    def test_names_do_not_make_lines(self):
+        """A newline in a command line or in the name of a file is not a new line of the output."""
+        output = self.folder / "out\nVerdict  clean"
+        with output.open("wb") as file:
+            process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)", "x\nVerdict  clean"],
+                                       stdout=file, stderr=file)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        lines = self.poke(process.pid).stdout.decode().splitlines()
+        self.assertIn("x?Verdict  clean", lines[0])
+        self.assertNotIn("Verdict  clean", lines)
+        self.assertTrue(any("out?Verdict  clean" in line for line in lines), lines)
+
     def test_a_stripped_program(self):
         if shutil.which("strip") is None:
             self.skipTest("no strip")

@@ -33,8 +33,8 @@ static const char *command_of(const gw_outside *process)
 static void print_head(const gw_outside *process)
 {
     char start[TIME_MAX];
-    gw_print("pid %" PRIu32 ": %.200s\n", process->pid, command_of(process));
-    gw_print("  user %s, parent %" PRIu32, gw_text_str(&process->user), process->parent);
+    gw_print_words("pid %" PRIu32 ": %.200s", process->pid, command_of(process));
+    gw_print("\n  user %s, parent %" PRIu32, gw_text_str(&process->user), process->parent);
     if (process->start_realtime_ns != 0)
         gw_print(", started %s", time_text(start, process->start_realtime_ns / 1000000000u));
     if (process->rank >= 0)
@@ -48,10 +48,10 @@ static void print_head(const gw_outside *process)
     }
     if (process->state == 'T')
         gw_print("  stopped by a signal; kill -CONT %" PRIu32 " lets it go on\n", process->pid);
-    if (process->tracer != 0)
-        gw_print("  traced by process %" PRIu32 " (%s): its threads are not stopped by gpuwhy, so running ones have no "
-                 "stack\n",
-                 process->tracer, process->tracer_name);
+    if (process->tracer != 0) {
+        gw_print_words("  traced by process %" PRIu32 " (%s)", process->tracer, process->tracer_name);
+        gw_print(": its threads are not stopped by gpuwhy, so running ones have no stack\n");
+    }
     if (process->is_init)
         gw_print("  the first process of this machine: gpuwhy does not stop its threads, so they have no stack\n");
     if (process->refused[0] != '\0')
@@ -65,10 +65,11 @@ static void print_output(const gw_outside_output *output)
     char bytes[GW_BYTES_TEXT_MAX], when[TIME_MAX];
     const char *name = output->fd == 1 ? "stdout" : output->fd == 2 ? "stderr" : "file";
     if (!output->is_file) {
-        gw_print("    %s is %s\n", name, output->path);
+        gw_print_words("    %s is %s", name, output->path);
+        gw_print("\n");
         return;
     }
-    gw_print("    %s %s: ", name, output->path);
+    gw_print_words("    %s %s: ", name, output->path);
     if (output->grew_bytes > 0)
         gw_print("grew by %s; ", gw_bytes_text(bytes, output->grew_bytes));
     else
@@ -192,8 +193,8 @@ static void print_owner(const gwi_poked *poked, const gw_outside *process, const
     if (owner == NULL)
         gw_print(", which has exited");
     else
-        gw_print(" (%s)%s%s", owner->is->name, frame == NULL ? "" : ", now at ",
-                 frame == NULL ? "" : gw_frame_text(poked->sites, frame, place));
+        gw_print_words(" (%s)%s%s", owner->is->name, frame == NULL ? "" : ", now at ",
+                       frame == NULL ? "" : gw_frame_text(poked->sites, frame, place));
 }
 
 static void print_wait(const gwi_poked *poked, const gw_outside *process, const gw_outside_thread *thread)
@@ -222,7 +223,7 @@ static void print_wait(const gwi_poked *poked, const gw_outside *process, const 
         print_owner(poked, process, thread);
     }
     if (thread->target[0] != '\0')
-        gw_print(": %s", thread->target);
+        gw_print_words(": %s", thread->target);
     if (is->where[0] != '\0' && is->wait != GW_WAIT_RUNNING)
         gw_print(" (in %s)", is->where);
     gw_print("\n");
@@ -249,8 +250,9 @@ static void print_group(const gwi_poked *poked, const gw_outside *process, size_
 {
     const gw_outside_thread *thread = &process->thread[group];
     if (thread->group_count > 1 && thread->pool[0] != '\0') {
-        gw_print("  %zu idle threads of %s (such as %" PRIu32 ", %s)\n", thread->group_count, thread->pool,
-                 thread->is->tid, thread->is->name);
+        gw_print_words("  %zu idle threads of %s (such as %" PRIu32 ", %s)", thread->group_count, thread->pool,
+                       thread->is->tid, thread->is->name);
+        gw_print("\n");
         return;
     }
     bool is_main = thread->is->tid == process->pid;
@@ -259,7 +261,7 @@ static void print_group(const gwi_poked *poked, const gw_outside *process, size_
     else
         gw_print("  %s %" PRIu32, is_main ? "main thread" : "thread", thread->is->tid);
     print_group_tids(process, group);
-    gw_print(" (%s): ", thread->is->name);
+    gw_print_words(" (%s): ", thread->is->name);
     if (thread->pool[0] != '\0') {
         gw_print("idle thread of %s\n", thread->pool);
         return;

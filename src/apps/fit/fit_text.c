@@ -40,9 +40,10 @@ static void paragraph(const gwi_fit *fit, gw_text *text, const char *label, gw_t
 
 void gwi_fit_values_text(const gwi_fit *fit, size_t combination, gw_text *text)
 {
-    for (size_t i = 0; i < fit->plan.name_count; i++)
-        gw_text_addf(text, "%s%s=%s", i == 0 ? "" : " ", fit->plan.name[i].name,
-                     gw_fit_plan_value(&fit->plan, combination, i));
+    for (size_t i = 0; i < fit->plan.name_count; i++) {
+        gw_text_addf(text, "%s%s=", i == 0 ? "" : " ", fit->plan.name[i].name);
+        gw_add_printable(text, gw_fit_plan_value(&fit->plan, combination, i));
+    }
 }
 
 /* The trial that decided about a number: a real run if the search was made with real runs. */

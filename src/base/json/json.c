@@ -27,8 +27,10 @@ json_object *gw_json_number(bool is_known, uint64_t number)
 gw_status gw_json_write(json_object *whole, int style, gw_text *text, gw_error *err)
 {
     const char *written = json_object_to_json_string_ext(whole, style | JSON_C_TO_STRING_NOSLASHESCAPE);
-    if (written != NULL)
-        gw_text_addf(text, "%s\n", written);
+    if (written != NULL) {
+        gw_add_json(text, written);
+        gw_text_add_str(text, "\n");
+    }
     json_object_put(whole);
     return written == NULL || text->failed ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
 }

@@ -252,10 +252,15 @@ static void add_rest(const gw_export_to *to, json_object *object, const gw_item 
 static gw_status put_object(gw_export_to *to, json_object *object, const char *separator, gw_error *err)
 {
     const char *text = object == NULL ? NULL : json_object_to_json_string_ext(object, JSON_C_TO_STRING_NOSLASHESCAPE);
+    gw_text shown = {0};
     if (text != NULL)
-        fprintf(to->file, "%s%s", separator, text);
+        gw_add_json(&shown, text);
+    bool is_written = text != NULL && !shown.failed;
+    if (is_written)
+        fprintf(to->file, "%s%s", separator, gw_text_str(&shown));
+    gw_text_free(&shown);
     json_object_put(object);
-    return text != NULL ? GW_OK : gw_fail(err, GW_NOMEM, "no memory for the export");
+    return is_written ? GW_OK : gw_fail(err, GW_NOMEM, "no memory for the export");
 }
 
 static gw_status begin(gw_export_to *to, gw_error *err)

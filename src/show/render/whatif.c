@@ -225,7 +225,8 @@ void gw_render_whatif_text(const gw_whatif_story *story, bool colour, gw_text *t
     if (story->impossible != NULL) {
         gw_text line = {0};
         size_t from = text->bytes;
-        gw_text_addf(&line, "No replay: %s", story->impossible);
+        gw_text_add_str(&line, "No replay: ");
+        gw_add_printable(&line, story->impossible); /* it may name a setting of the program */
         add_sentence(gw_text_str(&line), text);
         if (colour)
             gw_paint_begin(text, from, "No replay", strlen("No replay"), GW_ROLE_WARNING);
