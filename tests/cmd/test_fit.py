@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from support import GPU, GPUWHY, Case, wait_until
+from support import GPU, GPUWHY, Case, lines_of, wait_until
 import json_schemas
 
 CNN = os.environ.get("EXAMPLE_CNN", str(pathlib.Path(GPUWHY).parent / "examples" / "cnn"))
@@ -259,6 +259,22 @@ class Fit(Case):
         self.assertEqual(self.left("fit", "--gpu", GPU, "--max", 2, "--jobs", 1, "--memory", "1GiB")[1], [])
         said, alive = self.left("run", "--gpu", GPU, "--quiet")  # its twin: a program's own daemon stays
         self.assertEqual(len(alive), 1, said)
+
+    def test_a_killed_rehearsal_ends_its_program(self):
+        for command, is_left in (("rehearse", False), ("run", True)):  # its twin: a killed run leaves the program alone
+            started = self.folder / command
+            trial = subprocess.Popen([GPUWHY, command, "--gpu", GPU, "--no-history", "--", sys.executable, "-c",
+                                      "import os, sys, time; open(sys.argv[1], 'w').write('%d\\n' % os.getpid()); "
+                                      "time.sleep(1000)", started], env=self.environment, cwd=self.folder,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            wait_until(lambda: lines_of(started), "the program")
+            pid = int(lines_of(started)[0])
+            trial.kill()
+            trial.wait()
+            if is_left:
+                os.kill(pid, signal.SIGKILL)  # fails if it has ended
+            wait_until(lambda: not pathlib.Path(f"/proc/{pid}/cmdline").exists() or
+                       not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes(), "the program to end")
 
     def test_a_signal_ends_all_trials(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):

@@ -259,7 +259,8 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
     gwi_cudnn_enter(start->cudnn);
     gwi_doors_enter(start->doors, start->options, start->program, start->run_folder, start->handout,
                     start->capture->ring_path);
-    if (start->options->end_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != start->supervisor)
+    bool ends_with_us = start->options->end_with_parent || start->options->rehearse; /* nobody needs a killed trial */
+    if (ends_with_us && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != start->supervisor)
         _exit(GW_EXIT_CANNOT_RUN); /* the supervisor died before the prctl() call */
     gwi_signals_restore(start->signals);
     gwi_limits_restore();
