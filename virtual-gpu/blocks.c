@@ -30,14 +30,26 @@ void gwi_device_give(gwi_device *device, uint64_t bytes)
     give(device, bytes);
 }
 
+char *gwi_storage_map(size_t bytes)
+{
+    char *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    (void)!munlock(memory, bytes); /* before it can be written: the kernel fills locked memory that becomes writable */
+    if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0)
+        return memory;
+    munmap(memory, bytes);
+    return NULL;
+}
+
 static bool reserve(uint64_t bytes, gwi_reserved *reserved)
 {
     size_t mapped = (size_t)(bytes + GW_PLACES_CHUNK_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED)
         return false;
-    char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (shadow == MAP_FAILED) {
+    char *shadow = gwi_storage_map(mapped);
+    if (shadow == NULL) {
         munmap(addresses, mapped);
         return false;
     }

@@ -469,6 +469,9 @@ uint64_t gwi_card_copy_ns(const gwi_device *device, const gwi_work *work);
 bool gwi_context_is(const gwi_context *context, unsigned generation);
 
 /* blocks.c */
+/* Map memory that takes no room until it is used, also in a program that has called mlockall(MCL_FUTURE). NULL: there
+ * is none. Free it with munmap(). */
+char *gwi_storage_map(size_t bytes);
 /* Reserve addresses for `times` the GPU's memory, or for less where the host has less (ThreadSanitizer, limits). */
 bool gwi_reserve(unsigned times, gwi_reserved *reserved);
 bool gwi_device_ready(gwi_device *device);

@@ -93,10 +93,8 @@ GWI_API(cuMemGetAddressRange_v2)(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
 static gwi_block *host_block(uint64_t bytes, gwi_block_kind kind)
 {
     gwi_block *block = calloc(1, sizeof *block);
-    char *memory = block != NULL
-                       ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-                       : MAP_FAILED;
-    if (memory == MAP_FAILED) {
+    char *memory = block != NULL ? gwi_storage_map(bytes) : NULL;
+    if (memory == NULL) {
         free(block);
         return NULL;
     }

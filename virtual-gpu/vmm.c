@@ -54,10 +54,9 @@ GWI_API(cuMemGetAllocationGranularity)
 /* Allocate the storage of physical memory, and keep it out of core dumps. */
 static char *physical_storage(uint64_t bytes)
 {
-    char *storage = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (storage == MAP_FAILED)
-        return NULL;
-    madvise(storage, bytes, MADV_DONTDUMP);
+    char *storage = gwi_storage_map(bytes);
+    if (storage != NULL)
+        madvise(storage, bytes, MADV_DONTDUMP);
     return storage;
 }
 

@@ -59,6 +59,24 @@ def address_space(folder):
     return told(both(folder, "address-space"))
 
 
+def locked_memory(folder):
+    """mlockall(MCL_FUTURE) fills new mappings with pages. The card's memory must not take the host's."""
+    if os.geteuid() != 0:
+        raise CaseSkipped("needs the right to lock memory")
+    plain = run_plain([FORBIDS, "lock"], Card(memory="256MiB"), new_folder(folder, "plain"))
+    text = plain.stdout.decode()
+    expect("alive" in text and plain.status == 7, f"the program does not run here: {text}")
+    resident = int(text.split(" KiB resident")[0].split()[-1])
+    expect(resident < 300 << 10, f"{resident} KiB are resident")
+
+
+def another_user(folder):
+    """A program that becomes another user before its first call may not open the state that the cards share."""
+    if os.geteuid() != 0:
+        raise CaseSkipped("needs root")
+    return both(folder, "user")["headline"]
+
+
 FILLS = ("import ctypes, sys\n"
          "cu = ctypes.CDLL('libcuda.so.1')\n"
          "device, context, block = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()\n"
@@ -121,4 +139,4 @@ def rights_of_root(folder):
 if __name__ == "__main__":
     main(lambda: run_cases(by_name(nothing_is_taken, the_clock, the_clock_before_the_first_call, system_calls,
                                    descriptors, address_space, memory_of_the_host, disk_of_the_recording,
-                                   rights_of_root)))
+                                   rights_of_root, locked_memory, another_user)))

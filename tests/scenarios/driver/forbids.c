@@ -1,5 +1,6 @@
-/* Takes away what gpuwhy needs: the clock, system calls, descriptors or address space. It prints what still works, and
- * ends with 7. It uses no code of the other scenarios, because they allocate and open files. */
+/* Takes away what gpuwhy needs: the clock, system calls, descriptors, address space or rights, or locks its memory. It
+ * prints what still works, and ends with 7. It uses no code of the other scenarios, because they allocate and open
+ * files. */
 #include "gw_cuda_calls.h"
 
 #include <linux/seccomp.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -45,6 +47,16 @@ static void say(const char *words)
     (void)ignored;
 }
 
+/* Print how much memory the process has had at once. */
+static void say_resident(void)
+{
+    struct rusage used;
+    char text[64];
+    getrusage(RUSAGE_SELF, &used);
+    snprintf(text, sizeof text, "%ld KiB resident\n", used.ru_maxrss);
+    say(text);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -56,6 +68,13 @@ int main(int argc, char **argv)
         limit(RLIMIT_NOFILE, 3);
     if (strcmp(what, "address-space") == 0)
         limit(RLIMIT_AS, address_space() + (64 << 20));
+    if (strcmp(what, "lock") == 0) {
+        limit(RLIMIT_AS, (rlim_t)2 << 30); /* so that a mistake does not fill this machine */
+        if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+            return 1;
+    }
+    if (strcmp(what, "user") == 0 && setuid(65534) != 0)
+        return 1;
     say(start(has_clock) ? "started\n" : "not started\n");
     if (strcmp(what, "clock") == 0)
         prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
@@ -66,6 +85,8 @@ int main(int argc, char **argv)
             say("refused\n");
     if (strcmp(what, "address-space") == 0)
         say(malloc(50 << 20) != NULL ? "50 MiB\n" : "no 50 MiB\n");
+    if (strcmp(what, "lock") == 0)
+        say_resident();
     say("alive\n");
     return (int)syscall(SYS_exit, 7); /* the only way to end that strict seccomp allows */
 }
