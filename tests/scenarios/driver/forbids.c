@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "address-space") == 0)
         limit(RLIMIT_AS, address_space() + (64 << 20));
     if (strcmp(what, "lock") == 0) {
-        limit(RLIMIT_AS, (rlim_t)2 << 30); /* so that a mistake does not fill this machine */
+        limit(RLIMIT_AS, (rlim_t)6 << 30); /* so that a mistake does not fill this machine */
         if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
             return 1;
     }
