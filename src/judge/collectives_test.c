@@ -410,13 +410,27 @@ GW_TEST(two_ranks_on_one_card)
         if (!is_repaired)
             gw_feed_stderr(&feed,
                            "node01:202:202 [0] init.cc:981 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both "
-                           "on CUDA device 18000\n");
+                           "on CUDA device 18000\n"
+                           "[rank1]: Traceback (most recent call last):\n"
+                           "[rank1]:   File \"/home/u/ranks.py\", line 288, in one_card\n"
+                           "[rank1]:     dist.all_reduce(data)\n"
+                           "[rank1]:   File \"/usr/lib/python3/dist-packages/torch/distributed/c10d.py\", line 83, in "
+                           "wrapper\n"
+                           "[rank1]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, invalid "
+                           "usage, NCCL version 2.28.9\n"
+                           "[rank1]: ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
+                           "[rank1]: Last error:\n"
+                           "[rank1]: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 18000\n"
+                           "Traceback (most recent call last):\n"
+                           "  File \"/usr/bin/torchrun\", line 8, in <module>\n"
+                           "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n");
         for (uint32_t rank = 0; rank < WORLD; rank++)
             gw_feed_exit_of(&feed, pid_of(rank), !is_repaired, 0);
         gw_feed_exit(&feed, !is_repaired, 0);
         judge_job();
         assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause,
                             is_repaired ? "none" : "wrong-current-device");
+        assert_true(is_repaired || (verdict->where != NULL && verdict->where->frame[0].line == 288));
     }
 }
 

@@ -192,6 +192,7 @@ static answer ask(const gwi_case *c, const gw_cause *cause)
            text = {.cause = cause, .by_text = true, .finding.cause = cause};
     if (cause->judge != NULL && !gwi_is_log(c))
         facts.certainty = cause->judge(c, &facts.finding);
+    gwi_where_told(c, &facts.finding);
     bool by_itself = c->signal == 0 || c->signal == ABORTED;
     if (by_itself && !facts.finding.refutes_text && gwi_is_told_another(c, cause) && gwi_is_just_the_end(cause->id) &&
         facts.certainty > GW_HYPOTHESIS)

@@ -183,6 +183,8 @@ typedef struct gwi_wanted_place {
     enum { GWI_WHERE_NONE, GWI_WHERE_CALL, GWI_WHERE_SECOND_RUN, GWI_WHERE_TRACEBACK } by;
     uint32_t site;    /* site of the call, for GWI_WHERE_CALL */
     const char *what; /* static; what happened at the place */
+    /* For GWI_WHERE_TRACEBACK, borrowed from the program's output: the exception. NULL: the one that ended the run. */
+    const struct gw_log_find *exception;
 } gwi_wanted_place;
 
 typedef struct gwi_finding {
@@ -399,6 +401,7 @@ typedef struct gw_cause {
  * and NONE.
  * - gwi_is_told(): the text shows this cause, gwi_is_told_another(): it shows another one
  * - gwi_judge_by_text(): judge finding->cause by the text alone, and report the lines that show it
+ * - gwi_where_told(): if the text shows finding->cause, and the finding has no place, take that of the exception
  * - gwi_say_told(): report the line that decided for another cause than finding->cause
  * - gwi_is_decided_by(): the deciding line has this sign, with this field if it is not NULL
  * - gwi_is_just_the_end(): the cause only says how a program ended, not why
@@ -408,6 +411,7 @@ bool gwi_is_log(const gwi_case *c);
 bool gwi_is_told(const gwi_case *c, const struct gw_cause *cause);
 bool gwi_is_told_another(const gwi_case *c, const struct gw_cause *cause);
 gw_certainty gwi_judge_by_text(const gwi_case *c, gwi_finding *finding);
+void gwi_where_told(const gwi_case *c, gwi_finding *finding);
 void gwi_say_told(const gwi_case *c, gwi_finding *finding);
 bool gwi_is_decided_by(const gwi_case *c, gw_sign sign, const char *field);
 bool gwi_is_just_the_end(const char *cause);

@@ -329,12 +329,14 @@ static gw_where *where_in_second(const gw_blame *blame, const char *what)
     return NULL;
 }
 
-/* Return the place of the exception on stderr. *ret_where is NULL if its traceback has no line of the program itself.
- * Returns false if there is no memory. */
-static bool where_raised(const gwi_case *c, const char *cause, gw_where **ret_where)
+/* Return the place of an exception on stderr (NULL: of the one that ended the run). *ret_where is NULL if its traceback
+ * has no line of the program itself. Returns false if there is no memory. */
+static bool where_raised(const gwi_case *c, const char *cause, const struct gw_log_find *exception,
+                         gw_where **ret_where)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
-    return gwi_where_in_text(facts->log, facts->exception.find, cause, true, ret_where);
+    const struct gw_log_find *of = exception != NULL ? exception : facts->exception.find;
+    return gwi_where_in_text(facts->log, of, cause, true, ret_where);
 }
 
 /* True if the exception that ended the program is about the GPU or its memory. */
@@ -379,11 +381,11 @@ bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *v
         return verdict->where != NULL && gw_str_copy(c->model->faults.blame.where_reason, &verdict->where_reason);
     }
     if (wanted->by == GWI_WHERE_TRACEBACK) {
-        return where_raised(c, verdict->cause, &verdict->where) &&
+        return where_raised(c, verdict->cause, wanted->exception, &verdict->where) &&
                (verdict->where != NULL || reason_is(verdict, "the traceback names no line of the program itself"));
     }
     if (is_none_of_program(stack_of(c, wanted->site)) && was_raised_for_gpu(c)) {
-        bool good = where_raised(c, verdict->cause, &verdict->where);
+        bool good = where_raised(c, verdict->cause, NULL, &verdict->where);
         if (verdict->where != NULL || !good)
             return good;
     }

@@ -93,8 +93,11 @@ bool gwi_log_add_advice(const gwi_log_case *c, const char *cause, bool *ret_repl
  * text, "" if unknown. Returns false if there is no memory. */
 bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char *place, gw_string_list *next);
 
-/* Return the exception that belongs to the line `find`. This is the same rank's next exception with a traceback, at
- * most 300 lines later. Otherwise it is the one that ended the run (NULL: none). */
+/* Return the exception that belongs to the line `find`. Exceptions of a launcher about its children do not count. The
+ * first of these is taken:
+ * - the same rank's next exception with a traceback, at most 300 lines later
+ * - the exception whose message has several lines and contains `find`
+ * - the one that ended the run (NULL: none) */
 const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find);
 
 /* Turn the log's matching lines into statements (gwi_statement). `recorded` is the output that the log was read from,

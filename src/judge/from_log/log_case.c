@@ -518,6 +518,25 @@ void gwi_log_close(gwi_log_case *c)
     *c = (gwi_log_case){0};
 }
 
+/* Return the exception with a traceback whose message contains the line `find`: no other traceback begins in between.
+ * NULL: none. */
+static const gw_log_find *exception_around(const gw_log *log, const gw_log_find *find)
+{
+    enum { MESSAGE_LINES_MAX = 40 };
+    const gw_log_find *found = NULL;
+    for (size_t i = 0; i < log->find_count && log->find[i].order < find->order; i++) {
+        const gw_log_find *at = &log->find[i];
+        if (at->file != find->file || at->rank != find->rank)
+            continue;
+        if (gw_log_is_trace(at))
+            found = NULL;
+        else if (at->sign == GW_SAYS_EXCEPTION && find->order - at->order <= MESSAGE_LINES_MAX &&
+                 gw_log_has_traceback(log, at))
+            found = at;
+    }
+    return found;
+}
+
 const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find)
 {
     enum { NEAR_LINES = 300 };
@@ -525,8 +544,9 @@ const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find
         const gw_log_find *at = &c->log->find[i];
         bool same = at->rank < 0 || find->rank < 0 || at->rank == find->rank;
         if (at->sign == GW_SAYS_EXCEPTION && at->order >= find->order && at->order - find->order <= NEAR_LINES &&
-            same && gw_log_has_traceback(c->log, at))
+            same && gw_log_has_traceback(c->log, at) && !gw_log_is_about_child(c->log, at))
             return at;
     }
-    return c->exception;
+    const gw_log_find *around = exception_around(c->log, find);
+    return around != NULL ? around : c->exception;
 }

@@ -265,11 +265,84 @@ static void a_run_has_the_cause_of_its_text(void **state)
     expect_figure("no driver", &sum[WITHOUT_DRIVER], count);
 }
 
+/* ---- the line that raised a message ---- */
+
+/* How a program prints a message that it raised: alone, or as a rank's error in two lines that torchrun repeats. */
+static const char *const shapes[] = {
+    "Traceback (most recent call last):\n  File \"/home/u/job.py\", line 28, in step\n    loss.backward()\n"
+    "  File \"/usr/lib/python3/dist-packages/torch/_tensor.py\", line 500, in backward\n    run(self)\n"
+    "%s%s\n",
+    "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/home/u/job.py\", line 28, in step\n"
+    "[rank1]:     loss.backward()\n%s[rank1]: torch.distributed.DistBackendError: error in: /src/utils.cpp:77\n"
+    "[rank1]: Last error:\n[rank1]: %s\n"
+    "Traceback (most recent call last):\n  File \"/usr/bin/torchrun\", line 8, in <module>\n    sys.exit(main())\n"
+    "  File \"/usr/lib/python3/dist-packages/torch/distributed/run.py\", line 900, in main\n    run(args)\n"
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"};
+enum { SHAPE_LINE = 28 };
+
+typedef struct places {
+    size_t found, missing;
+} places;
+
+static void expect_place(const gw_verdict *verdict, const char *what, const char *message, places *sum)
+{
+    const gw_where *where = verdict->where;
+    bool is_found = where != NULL && where->frame[where->user].line == SHAPE_LINE;
+    sum->found += verdict->cause != NULL && is_found;
+    sum->missing += verdict->cause != NULL && !is_found;
+    if (verdict->cause != NULL && !is_found)
+        print_message("%s: %.120s: %s (%s) without a place\n", what, message, verdict->cause,
+                      gw_certainty_text(verdict->certainty));
+}
+
+/* Write the message with a prefix at each line but the first. */
+static void prefix_lines(const char *message, const char *prefix, char *to, size_t room)
+{
+    gw_text text = {0};
+    for (const char *line = message; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n')
+        gw_text_addf(&text, "%s%.*s", line == message ? "" : prefix, (int)strcspn(line, "\n"), line);
+    snprintf(to, room, "%s", gw_text_str(&text));
+    gw_text_free(&text);
+}
+
+static void raise_message(char *field[FIELDS], void *user)
+{
+    enum { TEXT_BYTES_MAX = 8192 };
+    char text[TEXT_BYTES_MAX], message[TEXT_BYTES_MAX / 2];
+    unescape(field[MESSAGE]);
+    if (gw_begins(field[MESSAGE], "Last State:"))
+        return; /* kubectl prints it about a container, and no program raises it */
+    size_t word = strcspn(field[MESSAGE], " \n");
+    bool has_type = word > 6 && memcmp(field[MESSAGE] + word - 6, "Error:", 6) == 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        gw_verdict *told = NULL;
+        prefix_lines(field[MESSAGE], i == 0 ? "\n" : "\n[rank1]: ", message, sizeof message);
+        snprintf(text, sizeof text, shapes[i], i > 0 || has_type ? "" : "RuntimeError: ", message);
+        gw_log *log = log_of("raised.log", text);
+        assert_int_equal(gw_judge_log(log, &told, NULL), GW_OK);
+        expect_place(told, "log", field[MESSAGE], user);
+        gw_verdict *run = judge_as_run(text, strlen(text), WITH_DRIVER);
+        expect_place(run, "run", field[MESSAGE], user);
+        gw_verdict_free(run);
+        gw_verdict_free(told);
+        gw_log_free(log);
+    }
+}
+
+static void a_raised_message_has_a_place(void **state)
+{
+    places sum = {0};
+    for_each_message(raise_message, &sum);
+    print_message("%zu verdicts on raised messages name the line, %zu do not\n", sum.found, sum.missing);
+    assert_int_equal(sum.missing, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_message_is_known),
         cmocka_unit_test(a_run_has_the_cause_of_its_text),
+        cmocka_unit_test(a_raised_message_has_a_place),
     };
     if (!gw_logs_are_supported()) {
         print_message("skipped: this build reads no text logs\n");

@@ -128,6 +128,14 @@ gw_certainty gwi_judge_by_text(const gwi_case *c, gwi_finding *finding)
     return c->said->it.certainty < GW_SUPPORTED || gwi_is_log(c) ? c->said->it.certainty : GW_SUPPORTED;
 }
 
+void gwi_where_told(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_log_find *exception =
+        gwi_is_told(c, finding->cause) ? gwi_log_exception_of(c->text, c->said->it.find) : NULL;
+    if (exception != NULL && finding->where.by == GWI_WHERE_NONE)
+        finding->where = (gwi_wanted_place){.by = GWI_WHERE_TRACEBACK, .exception = exception};
+}
+
 void gwi_say_told(const gwi_case *c, gwi_finding *finding)
 {
     gwi_say_said(c, finding, c->said->it.find);

@@ -272,8 +272,7 @@ bool gw_log_has_traceback(const gw_log *log, const gw_log_find *exception)
     return false;
 }
 
-/* True if the exception reports the end of another process. */
-static bool is_about_child(const gw_log *log, const gw_log_find *exception)
+bool gw_log_is_about_child(const gw_log *log, const gw_log_find *exception)
 {
     return gw_log_in_line(log, GW_SAYS_CHILD_EXCEPTION, exception->order) != NULL ||
            gw_log_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
@@ -307,7 +306,7 @@ const gw_log_find *gw_log_exception(const gw_log *log, bool *ret_about_child)
         const char *type = gw_log_text(find, "type");
         if (type != NULL && strcmp(type, "FatalError") == 0) /* PaddlePaddle reports a signal this way */
             continue;
-        if (is_about_child(log, find))
+        if (gw_log_is_about_child(log, find))
             about_child = about_child == NULL ? find : about_child;
         else if (is_about_peer(log, find))
             about_peer = about_peer == NULL ? find : about_peer;

@@ -141,6 +141,8 @@ const gw_log_find *gw_log_exception(const gw_log *log, bool *ret_about_child);
 /* True if a traceback stands above the exception, which may be this many lines long. */
 enum { GW_LOG_TRACEBACK_LINES_MAX = 400 };
 bool gw_log_has_traceback(const gw_log *log, const gw_log_find *exception);
+/* True if the exception reports the end of another process. */
+bool gw_log_is_about_child(const gw_log *log, const gw_log_find *exception);
 /* True if the line begins a Python traceback or is a frame of one. */
 bool gw_log_is_trace(const gw_log_find *find);
 
