@@ -6,9 +6,10 @@
  *
  * So the arrays are read when the interpreter shuts down, before JAX's own exit handler. The program's variables and
  * the frames in the traceback still exist then. The exception that ends the program must have RESOURCE_EXHAUSTED in its
- * message. Nothing is recorded if:
- * - the program survives the failure, or exits by os._exit();
- * - there are several local devices: an array's size does not show how much of it is on each device. */
+ * message. Nothing is recorded if the program survives the failure, or exits by os._exit().
+ *
+ * If there are several local devices, only the arrays of the fullest one are recorded, without those that are spread
+ * over several devices: their size does not show how much of them is on each. */
 #include "gwi_observer_inside.h"
 
 #include "gw_text.h"
@@ -22,6 +23,7 @@ enum {
     KINDS_WRITTEN = 32, /* write at most this many combinations, those with the most memory */
     ARRAYS_BUDGET_MS = 300,
     NAME_BYTES = 96,
+    DEVICE_BYTES = 64,
     MESSAGE_BYTES = 400
 };
 
@@ -133,9 +135,39 @@ static int by_held_falling(const void *left, const void *right)
     return (held_a < held_b) - (held_a > held_b);
 }
 
-/* Count the arrays of each type and shape. The first KINDS_MAX combinations are counted in `kind`, all others together
- * in `rest`. Returns false if the time limit stopped the count. */
-static bool count_arrays(py_object *arrays, array_kind *kind, size_t *ret_kinds, array_kind *rest)
+/* Write how Python prints a set that contains only this device: "{CudaDevice(id=0)}". */
+static bool text_of_set(py_object *device, char text[DEVICE_BYTES])
+{
+    py_object *list = gwi_obs.py.PyList_New(1);
+    if (list == NULL)
+        return false;
+    gwi_obs.py.Py_IncRef(device);
+    gwi_obs.py.PyList_SetItem(list, 0, device);
+    bool good = text_of(list, text, DEVICE_BYTES);
+    gwi_py_give_back(list);
+    size_t bytes = good ? strlen(text) : 0;
+    if (bytes < 2 || text[bytes - 1] != ']')
+        return false;
+    text[0] = '{';
+    text[bytes - 1] = '}';
+    return true;
+}
+
+/* True if the array is on no other device than the one whose set prints as `set`. "": the only device. */
+static bool is_on(py_object *array, const char *set)
+{
+    char text[DEVICE_BYTES];
+    if (set[0] == '\0')
+        return true;
+    py_object *devices = call_method(array, "devices");
+    bool good = text_of(devices, text, sizeof text);
+    gwi_py_give_back(devices);
+    return good && strcmp(text, set) == 0;
+}
+
+/* Count the arrays of each type and shape that are on the device `set` (is_on()). The first KINDS_MAX combinations are
+ * counted in `kind`, all others together in `rest`. Returns false if the time limit stopped the count. */
+static bool count_arrays(py_object *arrays, const char *set, array_kind *kind, size_t *ret_kinds, array_kind *rest)
 {
     uint64_t deadline_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC) + ARRAYS_BUDGET_MS * UINT64_C(1000000);
     size_t kinds = 0;
@@ -143,7 +175,8 @@ static bool count_arrays(py_object *arrays, array_kind *kind, size_t *ret_kinds,
         array_kind now;
         if ((i & 255) == 255 && gwi_obs_clock_ns(CLOCK_MONOTONIC) > deadline_ns)
             return false;
-        if (!read_array(gwi_obs.py.PyList_GetItem(arrays, i), &now))
+        py_object *array = gwi_obs.py.PyList_GetItem(arrays, i);
+        if (!is_on(array, set) || !read_array(array, &now))
             continue;
         size_t at = 0;
         while (at < kinds && (kind[at].bytes != now.bytes || strcmp(kind[at].name, now.name) != 0))
@@ -170,12 +203,12 @@ static uint64_t stat(py_object *stats, const char *name)
     return known ? value : 0;
 }
 
-static void write_arrays(py_object *arrays, py_object *stats, uint64_t wanted)
+static void write_arrays(py_object *arrays, const char *set, py_object *stats, uint64_t wanted)
 {
     static array_kind kind[KINDS_MAX]; /* static, because it is large; protected by the interpreter's lock */
     array_kind rest = {0};
     size_t kinds = 0;
-    bool all = count_arrays(arrays, kind, &kinds, &rest);
+    bool all = count_arrays(arrays, set, kind, &kinds, &rest);
     gwi_obs.port->fact(GW_EV_ARRAYS_OOM, wanted, stat(stats, "bytes_in_use"), stat(stats, "bytes_limit"),
                        stat(stats, "peak_bytes_in_use"), "JAX");
     if (kinds > 1)
@@ -192,17 +225,37 @@ static void write_arrays(py_object *arrays, py_object *stats, uint64_t wanted)
         gwi_obs_note(GW_NOTE_TEXT_ONLY, "counting JAX's live arrays took too long: the list is incomplete");
 }
 
+/* Return the device with the most memory in use, borrowed from the list. NULL: there is none. */
+static py_object *fullest_of(py_object *devices)
+{
+    py_object *found = NULL;
+    uint64_t most = 0;
+    for (ptrdiff_t i = 0, n = gwi_py_list_size(devices); i < n; i++) {
+        py_object *device = gwi_obs.py.PyList_GetItem(devices, i);
+        py_object *stats = call_method(device, "memory_stats");
+        uint64_t used = stat(stats, "bytes_in_use");
+        gwi_py_give_back(stats);
+        if (found == NULL || used > most) {
+            found = device;
+            most = used;
+        }
+    }
+    return found;
+}
+
 void gwi_obs_jax_at_end(void)
 {
     uint64_t wanted;
+    char set[DEVICE_BYTES] = "";
     if (!is_out_of_memory(&wanted))
         return;
     py_object *jax = gwi_obs_imported("jax");
     py_object *devices = jax == NULL ? NULL : call_none(gwi_obs.py.PyDict_GetItemString(jax, "local_devices"));
-    if (gwi_py_list_size(devices) == 1) {
-        py_object *stats = call_method(gwi_obs.py.PyList_GetItem(devices, 0), "memory_stats");
+    py_object *device = fullest_of(devices);
+    if (device != NULL && (gwi_py_list_size(devices) == 1 || text_of_set(device, set))) {
+        py_object *stats = call_method(device, "memory_stats");
         py_object *arrays = call_none(gwi_obs.py.PyDict_GetItemString(jax, "live_arrays"));
-        write_arrays(arrays, stats, wanted);
+        write_arrays(arrays, set, stats, wanted);
         gwi_py_give_back(arrays);
         gwi_py_give_back(stats);
     }

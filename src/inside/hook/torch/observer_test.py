@@ -894,8 +894,8 @@ def test_forked_child_attaches(lib):
 
 
 class FakeArray:
-    def __init__(self, shape, dtype="float32", nbytes=None):
-        self.shape, self.dtype, self._bytes = shape, dtype, nbytes
+    def __init__(self, shape, dtype="float32", nbytes=None, on=()):
+        self.shape, self.dtype, self._bytes, self._devices = shape, dtype, nbytes, set(on)
 
     @property
     def nbytes(self):
@@ -903,19 +903,32 @@ class FakeArray:
             raise RuntimeError("Array has been deleted.")
         return self._bytes
 
+    def devices(self):
+        return self._devices
+
+
+class FakeDevice:
+    def __init__(self, number, used):
+        self.number = number
+        self.memory_stats = lambda: {"bytes_in_use": used, "bytes_limit": 4096 * MIB, "peak_bytes_in_use": used + 50 * MIB}
+
+    def __repr__(self):
+        return f"CudaDevice(id={self.number})"
+
+    def __str__(self):
+        return f"cuda:{self.number}"
+
 
 class FakeJax:
-    def __init__(self, arrays, devices=1):
+    def __init__(self, arrays, devices=None):
         self.asked = 0
-        stats = {"bytes_in_use": 4000 * MIB, "bytes_limit": 4096 * MIB, "peak_bytes_in_use": 4050 * MIB}
-        device = types.SimpleNamespace(memory_stats=lambda: stats)
         self.module = sys.modules["jax"] = types.ModuleType("jax")
 
         def live_arrays():
             self.asked += 1
             return arrays
 
-        self.module.live_arrays, self.module.local_devices = live_arrays, lambda: [device] * devices
+        self.module.live_arrays, self.module.local_devices = live_arrays, lambda: devices or [FakeDevice(0, 4000 * MIB)]
 
 
 def end_with(lib, message):
@@ -961,8 +974,24 @@ def test_jax_is_not_asked_at_another_exception(lib):
 
 
 def test_jax_on_several_devices(lib):
-    FakeJax([FakeArray((5,), nbytes=20)], devices=2)
-    check(end_with(lib, JAX_OOM) == [], "whose bytes?")
+    """Only arrays of the fullest device count. How much of a spread array is on each device is unknown."""
+    one, two, three = devices = [FakeDevice(0, 3 * MIB), FakeDevice(1, 4000 * MIB), FakeDevice(2, 0)]
+    FakeJax([FakeArray((1 << 20,), nbytes=4 * MIB, on=[two]) for _ in range(900)] + [FakeArray((7,), nbytes=28, on=[one])] +
+            [FakeArray((8,), nbytes=32, on=[one, two]), FakeArray((9,), nbytes=36), FakeArray((3,), nbytes=12, on=[three])], devices)
+    facts = end_with(lib, JAX_OOM)
+    check(facts == [("ARRAYS_OOM", (5520758552, 4000 * MIB, 4096 * MIB, 4050 * MIB), "JAX"),
+                    ("ARRAYS", (4 * MIB, 900, 0, 0), "float32[1048576]")], facts)
+
+
+def test_jax_on_devices_without_a_name(lib):
+    """A device that cannot be printed, or whose name is too long: whose arrays these are is unknown."""
+    class Odd(FakeDevice):
+        def __repr__(self):
+            return "x" * 1000
+    devices = [Odd(0, 1), Odd(1, 2)]
+    FakeJax([FakeArray((5,), nbytes=20, on=devices[1:])], devices)
+    facts = end_with(lib, JAX_OOM)
+    check(not [fact for fact in facts if fact[0] == "ARRAYS"], facts)
 
 
 def test_jax_hostile(lib):
