@@ -36,7 +36,7 @@ bool gwi_a_rank_stands(const gwi_case *c);
 
 enum { GWI_JOB_RANKS_MAX = 64 };
 typedef struct gwi_job_rank {
-    uint32_t rank;
+    uint32_t rank, of;
     const gw_hang *hang;               /* borrowed from the model */
     const gw_hang_thread *main_thread; /* borrowed from the model */
     size_t like;                       /* ranks that stand like this one, which stands for them; at least 1 */
@@ -45,7 +45,7 @@ typedef struct gwi_job_rank {
  * apart: the stack is inside a collective; the main thread sleeps or waits for the end of a thread; the place is not
  * that of most ranks. Returns false if none does. */
 bool gwi_find_elsewhere(const gwi_case *c, const gwi_job_rank *rank, size_t count, bool is_elsewhere[]);
-/* List the ranks that stand still. Returns their number; 0 if there is no such job, if it went on, or if a rank waits
+/* List the ranks that stand still, or that wait for the others to come. Returns their number; 0 if there is no such job, if it went on, or if a rank waits
  * for another job. */
 size_t gwi_job_ranks(const gwi_case *c, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX]);
 /* True if the kind of the hang is GWI_HANG_JOB, and the ranks stand in calls that cannot meet. */

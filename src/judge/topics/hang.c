@@ -242,8 +242,9 @@ gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
         if (model->hang[i].pid == pid)
             found.hang = &model->hang[i];
     }
-    if (found.hang == NULL || found.hang->over || found.hang->for_ns == 0)
-        return (gwi_hang){0}; /* `for_ns` 0: `gpuwhy poke` inspected a process that does not hang */
+    /* `for_ns` 0: `gpuwhy poke` inspected a process that does not hang. `meets`: only the job together shows a hang. */
+    if (found.hang == NULL || found.hang->over || found.hang->for_ns == 0 || found.hang->meets)
+        return (gwi_hang){0};
     found.waiting = find_waiting(found.hang);
     /* Threads that name each other as owners are certain, whatever another thread does. One owner that is not there may
      * also be a number in a lock of another kind. */

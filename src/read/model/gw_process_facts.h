@@ -175,6 +175,7 @@ typedef struct gw_hang {
     uint32_t pid;
     bool cpu_known;
     uint64_t cpu_ms; /* CPU time of all threads of the process during the hang */
+    bool meets;      /* of a rank that may only wait until all ranks have come: its stack must show that */
     bool over;       /* the process made progress again at t_over_ns */
     uint64_t t_over_ns;
     gw_hang_thread *thread; /* owned */

@@ -1,7 +1,9 @@
 /* A job whose ranks all stand still (facts "hang.rank", each with a "hang" of the same process). The supervisor records
  * it only if nobody outside of the job can be the one that they wait for. Which rank did not follow the others is seen
  * from the stacks alone: the calls of gloo and MPI are not recorded, but a stack has the name of the call that waits.
- */
+ *
+ * Ranks that may wait until all of them have come are recorded with "meets=1", and not all ranks need to be there. It
+ * is such a wait only if the stack of a rank is inside a function in which ranks meet. */
 #include "gwi_hang.h"
 
 #include "gw_fact.h"
@@ -59,6 +61,37 @@ static const gw_hang *last_hang(const gw_model *model, uint32_t pid)
     return NULL;
 }
 
+/* True for a function that returns when all ranks of the job have called it. */
+static bool is_meeting_frame(const gw_frame *frame)
+{
+    static const char *const functions[] = {"init_process_group", "_store_based_barrier",    "rendezvous",
+                                            "_create_c10d_store", "_env_rendezvous_handler", "_tcp_rendezvous_handler"};
+    if (frame->function == NULL)
+        return false;
+    if (!frame->python) /* a program may make the store itself */
+        return strstr(frame->function, "TCPStore") != NULL;
+    return frame->file != NULL && strstr(frame->file, "torch/distributed/") != NULL &&
+           GW_IS_ONE_OF(frame->function, functions);
+}
+
+static bool is_meeting(const gw_model *model, const gwi_job_rank *rank)
+{
+    const gw_stack *stack = gw_sites_stack(model->sites, rank->main_thread->site);
+    for (size_t i = 0; stack != NULL && i < stack->count; i++)
+        if (is_meeting_frame(&stack->frame[i]))
+            return true;
+    return false;
+}
+
+/* True if these ranks are a hang: all ranks of a job, or some that wait for the others to come. */
+static bool is_job(const gw_model *model, const gwi_job_rank *rank, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rank[i].hang->meets && is_meeting(model, &rank[i]))
+            return true;
+    return count > 1 && !rank[0].hang->meets;
+}
+
 /* Facts of one hang are recorded together; a later hang replaces them. */
 size_t gwi_job_ranks(const gwi_case *c, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX])
 {
@@ -83,12 +116,12 @@ size_t gwi_job_ranks(const gwi_case *c, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX]
             break; /* the facts of an earlier hang */
         if (hang == NULL || hang->over || hang->for_ns == 0)
             return 0;
-        const gwi_job_rank found = {said.rank, hang, gwi_hang_thread(hang, fact->pid), 1};
+        const gwi_job_rank found = {said.rank, said.of, hang, gwi_hang_thread(hang, fact->pid), 1};
         if (found.main_thread == NULL || is_for_others(c, &found))
             return 0;
         ret_rank[count++] = found;
     }
-    return count > 1 ? count : 0;
+    return is_job(model, ret_rank, count) ? count : 0;
 }
 
 /* ---- calls that cannot meet ---- */
@@ -100,9 +133,9 @@ static bool only_receives(const char *call)
 }
 
 /* How the calls of all ranks fit together. */
-typedef enum meeting { MAY_MEET, DIFFER, ALL_RECEIVE } meeting;
+typedef enum fit { MAY_MEET, DIFFER, ALL_RECEIVE } fit;
 
-static meeting meeting_of(const gwi_case *c, const gwi_job_rank *rank, size_t count)
+static fit fit_of(const gwi_case *c, const gwi_job_rank *rank, size_t count)
 {
     bool differ = false, receive = count > 0;
     const char *first = count == 0 ? NULL : call_of(c, &rank[0]);
@@ -119,7 +152,7 @@ static meeting meeting_of(const gwi_case *c, const gwi_job_rank *rank, size_t co
 bool gwi_are_job_calls_apart(const gwi_case *c)
 {
     static gwi_job_rank rank[GWI_JOB_RANKS_MAX];
-    return c->hang.kind == GWI_HANG_JOB && meeting_of(c, rank, gwi_job_ranks(c, rank)) != MAY_MEET;
+    return c->hang.kind == GWI_HANG_JOB && fit_of(c, rank, gwi_job_ranks(c, rank)) != MAY_MEET;
 }
 
 /* ---- which rank is elsewhere ---- */
@@ -302,12 +335,15 @@ static void say_ranks(const gwi_case *c, gwi_finding *finding, const gwi_job_ran
     if (others > 0)
         gwi_evidence(finding, GWI_NO_TIME, "host", "%zu other thread%s of the ranks also wait%s", others,
                      GWI_PLURAL(others), others == 1 ? "s" : "");
+    bool meets = rank[0].hang->meets;
     gwi_measure(finding, rank[0].hang->t_ns, "host", (double)cpu_ms, "ms",
-                "in that time, no rank read or wrote a byte%s, and together they used %" PRIu64 " ms of CPU%s",
-                polling > 0 ? " or sent a message" : "", cpu_ms, polling > 0 ? " to poll" : "");
+                "in that time, no rank read or wrote a %s%s, and together they used %" PRIu64 " ms of CPU%s",
+                meets ? "file" : "byte", polling > 0 ? " or sent a message" : "", cpu_ms,
+                polling > 0 ? " to poll" : "");
     gwi_evidence(finding, GWI_NO_TIME, "host",
-                 "the ranks are connected with each other and with nobody else, so no one "
-                 "outside can wake them");
+                 meets ? "the ranks are connected with a store of this run, and nothing came from outside"
+                       : "the ranks are connected with each other and with nobody else, so no one outside can wake "
+                         "them");
 }
 
 /* Add "rank 2 is in broadcast, ranks 0, 1 are in all_reduce". */
@@ -340,7 +376,7 @@ static void head(const gwi_case *c, gwi_finding *finding, const gwi_job_rank *ra
     gw_text text = {0};
     for (size_t i = 0; i < count; i++)
         is_waiting[i] = !is_elsewhere[i];
-    meeting calls = meeting_of(c, rank, count);
+    fit calls = fit_of(c, rank, count);
     if (calls == ALL_RECEIVE) {
         gwi_headline(finding, "no progress for %.1f s: all ranks wait in %s, and none of them sends", for_s,
                      call_of(c, &rank[0]));
@@ -359,12 +395,85 @@ static void head(const gwi_case *c, gwi_finding *finding, const gwi_job_rank *ra
     gw_text_free(&text);
 }
 
+/* ---- ranks that have not come ---- */
+
+/* Append what is known about a rank that has no process: how it ended. */
+static void add_missing(const gwi_case *c, uint32_t rank, gw_text *text)
+{
+    const gw_process *found = NULL;
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        const gw_process *process = &c->model->process[i];
+        if (process->has_rank && process->rank == rank && process->exit_known)
+            found = process;
+    }
+    if (found == NULL)
+        gw_text_addf(text, "; rank %" PRIu32 " has no process: it was not started, or has ended", rank);
+    else if (!found->exit.status_known)
+        gw_text_addf(text, "; rank %" PRIu32 " (pid %" PRIu32 ") has ended", rank, found->pid);
+    else
+        gw_text_addf(text, "; rank %" PRIu32 " (pid %" PRIu32 ") %s %d at %.2f s", rank, found->pid,
+                     found->exit.signal != 0 ? "was ended by signal" : "exited with status",
+                     found->exit.signal != 0 ? found->exit.signal : found->exit.exit_code,
+                     (double)found->t_exit_ns / 1e9);
+}
+
+/* Append the ranks of the job that are not in the list. Returns their number. */
+static size_t add_all_missing(const gwi_case *c, const gwi_job_rank *rank, size_t count, gw_text *text)
+{
+    enum { NAMED_MAX = 4 };
+    size_t missing = 0;
+    for (uint32_t number = 0; number < rank[0].of; number++) {
+        bool is_there = false;
+        for (size_t i = 0; i < count; i++)
+            is_there = is_there || rank[i].rank == number;
+        if (!is_there && missing++ < NAMED_MAX)
+            add_missing(c, number, text);
+    }
+    if (missing > NAMED_MAX)
+        gw_text_addf(text, "; and %zu more ranks", missing - NAMED_MAX);
+    return missing;
+}
+
+static bool say_meeting(const gwi_case *c, gwi_finding *finding, const gwi_job_rank *rank, size_t count)
+{
+    bool is_elsewhere[GWI_JOB_RANKS_MAX] = {false}, is_waiting[GWI_JOB_RANKS_MAX];
+    size_t away = 0;
+    const gwi_job_rank *shown = &rank[count - 1];
+    gw_text text = {0};
+    for (size_t i = count; i-- > 0;) {
+        is_waiting[i] = is_meeting(c->model, &rank[i]);
+        is_elsewhere[i] = !is_waiting[i];
+        shown = is_elsewhere[i] && away++ == 0 ? &rank[i] : shown;
+    }
+    add_ranks(&text, rank, count, is_waiting);
+    gw_text_addf(&text, " wait%s until all ranks of the job have come", count - away == 1 ? "s" : "");
+    if (away > 0) {
+        gw_text_add_str(&text, "; ");
+        add_ranks(&text, rank, count, is_elsewhere);
+        gw_text_addf(&text, " %s elsewhere", away == 1 ? "is" : "are");
+    }
+    size_t missing = add_all_missing(c, rank, count, &text);
+    if (away + missing == 0)
+        gw_text_addf(&text, ", and all %zu that were started have: the program expects more ranks than that", count);
+    gwi_headline(finding, "no progress for %.1f s: %s", (double)rank[0].hang->for_ns / 1e9, gw_text_str(&text));
+    finding->failed = finding->failed || text.failed;
+    gw_text_free(&text);
+    say_ranks(c, finding, rank, count, is_elsewhere);
+    gwi_where(finding, site_of(c, shown),
+              away > 0 ? "a rank stands here and has not come" : "a rank waits here for the others");
+    return true;
+}
+
+/* ---- all of it ---- */
+
 bool gwi_say_still_job(const gwi_case *c, gwi_finding *finding)
 {
     static gwi_job_rank rank[GWI_JOB_RANKS_MAX];
     bool is_elsewhere[GWI_JOB_RANKS_MAX] = {false};
     size_t count = gwi_job_ranks(c, rank);
-    bool is_apart = meeting_of(c, rank, count) != MAY_MEET, is_found = gwi_find_elsewhere(c, rank, count, is_elsewhere);
+    if (count > 0 && rank[0].hang->meets)
+        return say_meeting(c, finding, rank, count);
+    bool is_apart = fit_of(c, rank, count) != MAY_MEET, is_found = gwi_find_elsewhere(c, rank, count, is_elsewhere);
     bool differ = !are_at_one_place(c, rank, count);
     if (!is_found)
         memset(is_elsewhere, 0, sizeof is_elsewhere);

@@ -47,6 +47,7 @@ static void add_hang(gw_model *model, const gw_pair *fact)
     }
     *hang = (gw_hang){.t_ns = fact->t_ns, .pid = fact->pid};
     hang->for_ns = said.for_ms > fact->t_ns / 1000000u ? fact->t_ns : said.for_ms * 1000000u;
+    hang->meets = said.has_meets && said.meets;
     hang->cpu_known = said.has_cpu_ms;
     hang->cpu_ms = said.cpu_ms;
 }

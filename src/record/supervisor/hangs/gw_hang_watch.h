@@ -33,6 +33,7 @@ typedef struct gw_watched_process {
     uint32_t looks;      /* how many times the current standstill was recorded */
     uint32_t told_count; /* standstills that were recorded */
     uint32_t beside_count; /* how often its stacks were recorded because another process hung */
+    bool meets;            /* a rank that may only wait for all ranks to come (gwi_meeting_ranks()) */
     bool seen, moved;
     uint64_t progress_now; /* sum over the threads seen in this round; the next value of `progress` */
 } gw_watched_process;

@@ -88,6 +88,15 @@ typedef struct gwi_still_process {
     gwi_shared shared;
 } gwi_still_process;
 
+/* What the ranks have done while they may wait for all ranks to come (meeting.c). */
+typedef struct gwi_meeting {
+    uint64_t since_ns; /* nothing has moved since then; 0: not known yet */
+    uint64_t cpu_ms, io_bytes, outside_bytes, processes;
+    uint64_t members; /* changes if a rank is started or ends */
+    bool is_known, is_meeting, told;
+    unsigned told_count;
+} gwi_meeting;
+
 typedef struct gwi_still_job {
     gwi_still_process *process; /* owned; GWI_FAMILY_MAX; NULL: not used yet */
     size_t process_count;
@@ -101,6 +110,7 @@ typedef struct gwi_still_job {
     bool is_undecided; /* the last hang that was told was judged to be none: look again at next_ns */
     unsigned told_count;
     bool stood; /* gwi_still_ranks() has found the hang once; the next look must find it again */
+    gwi_meeting meeting;
 } gwi_still_job;
 
 /* A rank of a job that stands still. */
@@ -125,6 +135,19 @@ bool gwi_still_look(gwi_still_job *job, pid_t command, uint64_t now_ns, uint64_t
  * Returns their number; 0 if not, or if any of it is unknown. */
 size_t gwi_still_ranks(gwi_still_job *job, uint64_t now_ns, uint64_t after_ns,
                        gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX]);
+/* List the ranks of the job that run here, in the order of the processes. Returns their number; 0: none, too many, or
+ * several jobs. */
+size_t gwi_still_list(const gwi_still_job *job, gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX]);
+
+/* ---- ranks that wait for all to come (meeting.c) ---- */
+
+/* Call it after gwi_still_look(). Returns true if something moves again after a wait that was told. */
+bool gwi_meeting_look(gwi_still_job *job, uint64_t now_ns, uint64_t driver_ns);
+/* Return the ranks that run here if nothing has moved for `after_ns`; 0 if not. They need not be all ranks of the job.
+ */
+size_t gwi_meeting_ranks(const gwi_still_job *job, uint64_t now_ns, uint64_t after_ns,
+                         gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX]);
+
 /* True if the process still exists, and not another one with its pid. */
 bool gwi_still_is_there(const gwi_still_process *process);
 void gwi_still_free(gwi_still_job *job);

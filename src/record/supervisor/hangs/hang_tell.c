@@ -126,7 +126,7 @@ bool gw_hang_tell(gw_hang_watch *watch, const gw_watched_process *process, bool 
     gw_item item = {.t_ns = watch->now_ns, .pid = process->pid};
     bool cpu_known = process->cpu_known && gw_stacks_cpu_ms(process->pid, &cpu_ms);
     const gw_fact_hang fact = {GW_FACT_SET(for_ms, (watch->now_ns - process->since_ns) / 1000000u),
-                               .has_cpu_ms = cpu_known,
+                               .has_cpu_ms = cpu_known, .has_meets = process->meets, .meets = process->meets,
                                .cpu_ms = cpu_ms > process->cpu_ms ? cpu_ms - process->cpu_ms : 0};
     gw_fact_hang_write(&fact, &text);
     put_fact(put, user, &item, GW_FACT_HANG, gw_text_str(&text));

@@ -269,12 +269,17 @@ static void put_of_rank(gwi_record *record, const gwi_still_rank *rank, gw_fact_
     gwi_record_put(record, &item);
 }
 
-static void tell_job(gwi_hangs *hangs, gwi_record *record)
+/* Record the ranks in hangs->told_rank, and what their threads do. `meets`: only the stacks show whether it is a hang.
+ */
+static void tell_job(gwi_hangs *hangs, gwi_record *record, uint64_t since_ns, bool meets)
 {
     for (size_t i = 0; i < hangs->told_rank_count; i++) {
         const gwi_still_rank *rank = &hangs->told_rank[i];
-        const gw_watched_process as_seen = {
-            .pid = (uint32_t)rank->pid, .since_ns = hangs->job.since_ns, .cpu_known = true, .cpu_ms = rank->cpu_ms};
+        const gw_watched_process as_seen = {.pid = (uint32_t)rank->pid,
+                                            .since_ns = since_ns,
+                                            .cpu_known = true,
+                                            .cpu_ms = rank->cpu_ms,
+                                            .meets = meets};
         const gw_fact_rank fact = {GW_FACT_SET(rank, rank->rank), GW_FACT_SET(of, rank->of)};
         gw_text text = {0};
         gw_fact_rank_write(&fact, &text);
@@ -284,10 +289,37 @@ static void tell_job(gwi_hangs *hangs, gwi_record *record)
     }
 }
 
+enum { JOB_TOLD_MAX = 8 };
+
+static void tell_job_over(const gwi_hangs *hangs, gwi_record *record)
+{
+    for (size_t i = 0; i < hangs->told_rank_count; i++)
+        put_of_rank(record, &hangs->told_rank[i], GW_FACT_HANG_OVER, "");
+}
+
+/* Record ranks that may wait for all to come, and the end of such a wait. */
+static bool note_meeting(gwi_hangs *hangs, gwi_record *record, uint64_t driver_ns)
+{
+    gwi_still_job *job = &hangs->job;
+    uint64_t now = hangs->watch.now_ns;
+    if (gwi_meeting_look(job, now, driver_ns))
+        tell_job_over(hangs, record);
+    if (job->told || job->meeting.told || job->meeting.told_count >= JOB_TOLD_MAX)
+        return false;
+    size_t count = gwi_meeting_ranks(job, now, hangs->after_ns, hangs->told_rank);
+    if (count == 0)
+        return false;
+    hangs->told_rank_count = count;
+    tell_job(hangs, record, job->meeting.since_ns, true);
+    job->meeting.told = true;
+    job->meeting.told_count++;
+    return true;
+}
+
 /* Record a hang of the job, and the end of a recorded one. Returns true if a hang was recorded. */
 static bool note_job(gwi_hangs *hangs, gwi_record *record, pid_t child)
 {
-    enum { LOOKS = 8, TOLD_MAX = 8 };
+    enum { LOOKS = 8 };
     static const uint64_t every_ns_max = 5000000000u;
     gwi_still_job *job = &hangs->job;
     uint64_t now = hangs->watch.now_ns, driver_ns = 0, every_ns = hangs->after_ns / LOOKS;
@@ -297,14 +329,13 @@ static bool note_job(gwi_hangs *hangs, gwi_record *record, pid_t child)
     for (size_t i = 0; i < hangs->watch.process_count; i++)
         driver_ns = hangs->watch.process[i].since_ns > driver_ns ? hangs->watch.process[i].since_ns : driver_ns;
     if (gwi_still_look(job, child, now, driver_ns))
-        for (size_t i = 0; i < hangs->told_rank_count; i++)
-            put_of_rank(record, &hangs->told_rank[i], GW_FACT_HANG_OVER, "");
-    if ((job->told && !job->is_undecided) || job->told_count >= TOLD_MAX)
-        return false;
-    hangs->told_rank_count = gwi_still_ranks(job, now, hangs->after_ns, hangs->told_rank);
-    if (hangs->told_rank_count == 0)
-        return false;
-    tell_job(hangs, record);
+        tell_job_over(hangs, record);
+    bool may_tell = (!job->told || job->is_undecided) && job->told_count < JOB_TOLD_MAX;
+    size_t count = may_tell ? gwi_still_ranks(job, now, hangs->after_ns, hangs->told_rank) : 0;
+    if (count == 0)
+        return note_meeting(hangs, record, driver_ns);
+    hangs->told_rank_count = count;
+    tell_job(hangs, record, job->since_ns, false);
     job->told = true;
     job->is_undecided = false;
     job->told_count++;

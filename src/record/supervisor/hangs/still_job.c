@@ -527,9 +527,7 @@ static uint64_t wakeups_of(pid_t pid)
 
 /* ---- the decision ---- */
 
-/* Store all ranks of the job, in the order of the processes. Returns 0 if some do not run here, or if there are several
- * jobs. */
-static size_t list_ranks(const gwi_still_job *job, gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX])
+size_t gwi_still_list(const gwi_still_job *job, gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX])
 {
     size_t count = 0;
     for (size_t i = 0; i < job->process_count; i++) {
@@ -540,6 +538,13 @@ static size_t list_ranks(const gwi_still_job *job, gwi_still_rank ret_rank[GWI_S
             return 0;
         ret_rank[count++] = (gwi_still_rank){process->pid, process->rank, process->of, process->cpu_ms};
     }
+    return count;
+}
+
+/* Store all ranks of the job. Returns 0 if some do not run here, or if there are several jobs. */
+static size_t list_ranks(const gwi_still_job *job, gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX])
+{
+    size_t count = gwi_still_list(job, ret_rank);
     return count > 1 && count == ret_rank[0].of ? count : 0;
 }
 

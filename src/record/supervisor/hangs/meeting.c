@@ -1,0 +1,141 @@
+/* Finds ranks that wait until all ranks of the job have come, before they are connected with each other: as in
+ * init_process_group() of PyTorch. They exchange their addresses in a store that one of them or the launcher serves. A
+ * rank waits for an answer of the store, or asks it again and again, which moves bytes and takes processor time. So
+ * such ranks do not stand still in the sense of still_job.c.
+ *
+ * The ranks are candidates if, for the whole time:
+ * - no rank was started or ended, read or wrote a file, used the driver, or used more than a tenth of a processor;
+ * - no bytes came or went over connections that leave the run;
+ * - ranks are connected with one server of the run at most, the launcher aside.
+ * A job that works in small steps may look the same, so the judge decides by the stacks (job_hang.c). */
+#include "gwi_still.h"
+
+#include "gw_array.h"
+#include "gw_hash.h"
+#include "gw_process.h"
+#include "gw_stacks.h"
+
+#include <stdlib.h>
+
+/* An open socket of a process of the run. */
+typedef struct owned {
+    const gwi_socket *socket;
+    bool is_rank;
+} owned;
+
+typedef struct owners {
+    const gwi_sockets *sockets;
+    owned *item; /* owned */
+    size_t count, capacity;
+    bool is_rank, failed;
+} owners;
+
+static bool add_owner(void *user, int fd, const char *target)
+{
+    owners *all = user;
+    const gwi_socket *found = gwi_socket_at(all->sockets, target);
+    (void)fd;
+    if (found == NULL)
+        return true;
+    all->failed = !gw_array_room(&all->item, all->count, &all->capacity, sizeof *all->item);
+    if (!all->failed)
+        all->item[all->count++] = (owned){found, all->is_rank};
+    return !all->failed;
+}
+
+static bool has_peer(const owners *all, const gwi_socket *socket)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (gwi_sockets_are_pair(socket, all->item[i].socket))
+            return true;
+    return false;
+}
+
+/* Return the owner of the listening socket that made this end of a connection, or NULL. */
+static const owned *server_of(const owners *all, const gwi_socket *socket)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (all->item[i].socket->is_listening && all->item[i].socket->local.port == socket->local.port)
+            return &all->item[i];
+    return NULL;
+}
+
+/* Add up the bytes of connections that leave the run, and find out whether the ranks are connected with at most one
+ * server among them, and with any server of the run. */
+static void see_connections(const owners *all, gwi_meeting *now)
+{
+    uint32_t port = 0;
+    bool is_connected = false, is_one = true;
+    for (size_t i = 0; i < all->count; i++) {
+        const gwi_socket *socket = all->item[i].socket;
+        if (socket->is_listening)
+            continue;
+        if (!has_peer(all, socket)) {
+            now->outside_bytes += socket->bytes;
+            continue;
+        }
+        const owned *server = server_of(all, socket);
+        if (server == NULL)
+            continue;
+        is_connected = true;
+        is_one = is_one && (!server->is_rank || port == 0 || port == socket->local.port);
+        port = server->is_rank ? socket->local.port : port;
+    }
+    now->is_meeting = is_connected && is_one;
+}
+
+static gwi_meeting measure(const gwi_still_job *job)
+{
+    gwi_sockets sockets;
+    gwi_meeting now = {.is_known = gwi_sockets_read(&sockets), .members = GW_HASH_START};
+    owners all = {.sockets = &sockets};
+    for (size_t i = 0; i < job->process_count && now.is_known; i++) {
+        const gwi_still_process *process = &job->process[i];
+        uint64_t cpu_ms = 0, in = 0, out = 0;
+        all.is_rank = process->has_rank;
+        now.is_known = gw_process_files((int)process->pid, add_owner, &all) && !all.failed;
+        if (!process->has_rank || !now.is_known)
+            continue;
+        now.is_known = gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms) && gw_process_io((int)process->pid, &in, &out);
+        now.cpu_ms += cpu_ms;
+        now.io_bytes += in + out;
+        now.members =
+            gw_hash_mix(gw_hash_mix(now.members, process->start_ticks), process->exe_hash ^ (uint64_t)process->pid);
+        now.processes++;
+    }
+    see_connections(&all, &now);
+    free(all.item);
+    gwi_sockets_free(&sockets);
+    return now;
+}
+
+static bool has_moved(const gwi_meeting *before, const gwi_meeting *now, uint64_t elapsed_ms)
+{
+    enum { STEPS_MS = 20, SHARE = 10 };
+    return !before->is_known || !now->is_known || !now->is_meeting || before->members != now->members ||
+           before->io_bytes != now->io_bytes || before->outside_bytes != now->outside_bytes ||
+           now->cpu_ms > before->cpu_ms + now->processes * (STEPS_MS + elapsed_ms / SHARE);
+}
+
+bool gwi_meeting_look(gwi_still_job *job, uint64_t now_ns, uint64_t driver_ns)
+{
+    gwi_meeting *meeting = &job->meeting, now = measure(job);
+    bool was_told = meeting->told;
+    if (meeting->since_ns != 0 && driver_ns <= meeting->since_ns &&
+        !has_moved(meeting, &now, (now_ns - meeting->since_ns) / 1000000u))
+        return false;
+    now.since_ns = now.processes == 0 ? 0 : now_ns;
+    now.told_count = meeting->told_count;
+    *meeting = now;
+    for (size_t i = 0; i < job->process_count; i++)
+        (void)!gw_stacks_cpu_ms((uint32_t)job->process[i].pid, &job->process[i].cpu_ms);
+    return was_told;
+}
+
+size_t gwi_meeting_ranks(const gwi_still_job *job, uint64_t now_ns, uint64_t after_ns,
+                         gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX])
+{
+    const gwi_meeting *meeting = &job->meeting;
+    bool is_due = meeting->is_meeting && meeting->since_ns != 0 && now_ns - meeting->since_ns >= after_ns;
+    return is_due ? gwi_still_list(job, ret_rank) : 0;
+}
