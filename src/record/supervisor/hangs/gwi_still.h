@@ -95,6 +95,7 @@ typedef struct gwi_meeting {
     uint64_t members; /* changes if a rank is started or ends */
     bool is_known, is_meeting, told;
     unsigned told_count;
+    uint64_t told_at_ns;
 } gwi_meeting;
 
 typedef struct gwi_still_job {

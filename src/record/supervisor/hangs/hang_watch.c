@@ -304,7 +304,9 @@ static bool note_meeting(gwi_hangs *hangs, gwi_record *record, uint64_t driver_n
     uint64_t now = hangs->watch.now_ns;
     if (gwi_meeting_look(job, now, driver_ns))
         tell_job_over(hangs, record);
-    if (job->told || job->meeting.told || job->meeting.told_count >= JOB_TOLD_MAX)
+    /* If the judge found no hang, look again later: the stacks of one look may be incomplete. */
+    bool is_again = !hangs->told && now - job->meeting.told_at_ns >= hangs->after_ns << job->meeting.told_count;
+    if (job->told || (job->meeting.told && !is_again) || job->meeting.told_count >= JOB_TOLD_MAX)
         return false;
     size_t count = gwi_meeting_ranks(job, now, hangs->after_ns, hangs->told_rank);
     if (count == 0)
@@ -312,6 +314,7 @@ static bool note_meeting(gwi_hangs *hangs, gwi_record *record, uint64_t driver_n
     hangs->told_rank_count = count;
     tell_job(hangs, record, job->meeting.since_ns, true);
     job->meeting.told = true;
+    job->meeting.told_at_ns = now;
     job->meeting.told_count++;
     return true;
 }
