@@ -358,6 +358,40 @@ GW_TEST(a_killed_worker_is_before_the_waiting)
     }
 }
 
+/* What NCCL's RAS answered during the hang: rank 0 has launched 41 calls. */
+static void answered_by_ras(unsigned second)
+{
+    char answer[400];
+    snprintf(answer, sizeof answer,
+             "{\"nccl_version\": \"2.28.9\", \"communicators\": [{\"hash\": \"0x1f\", \"size\": 2, \"ranks\": "
+             "[{\"rank\": 0, \"host\": \"h\", \"pid\": 201, \"collective_counts\": {\"AllReduce\": 41}}, {\"rank\": 1, "
+             "\"host\": \"h\", \"pid\": 202, \"collective_counts\": {\"AllReduce\": %u}}]}]}",
+             second);
+    for (int i = 0; i < 2; i++)
+        gw_feed_fact(&feed, "nccl.ras", answer);
+}
+
+/* RAS also names a rank whose calls are not recorded, which makes the verdict no more certain. */
+GW_TEST(counts_of_ras_are_evidence)
+{
+    static const char *const of_second[] = {"A:1/2 ar40.", NULL};
+    for (size_t i = 0; i < sizeof of_second / sizeof of_second[0]; i++) {
+        calls[0] = "A:0/2 ar41~";
+        calls[1] = of_second[i];
+        open_job();
+        hang_beside(asleep);
+        answered_by_ras(40);
+        expect_job(calls[1] != NULL ? "straggler" : "peer-died", calls[1] != NULL ? GW_ESTABLISHED : GW_SUPPORTED);
+        assert_true(why_has(verdict, "rank 1 (pid 202) has launched 40 ncclAllReduce, others 41"));
+    }
+    calls[1] = "A:1/2 ar40.";
+    open_job();
+    hang_beside(asleep);
+    answered_by_ras(41);
+    expect_job("straggler", GW_ESTABLISHED);
+    assert_false(why_has(verdict, "RAS"));
+}
+
 GW_TEST(losses_are_no_proof)
 {
     calls[0] = "A:0/2 ar41~";

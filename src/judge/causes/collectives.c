@@ -12,6 +12,7 @@ static gw_certainty say(const gwi_case *c, gwi_finding *finding, const char *wha
     uint32_t site = rank == NULL || rank->end == GW_RANK_ENDED_WELL ? 0 : rank->stand_site;
     bool is_call = stall->kind == GWI_STALL_DIFFERS || stall->kind == GWI_STALL_CIRCLE;
     gwi_say_stall(&c->ranks, stall, finding);
+    (void)gwi_say_ras(c, finding); /* it knows ranks that are not recorded, too; the stall's certainty stays */
     for (size_t i = 0; rank != NULL && i < rank->communicator_count && is_call; i++) {
         const gw_rank_communicator *it = &rank->communicator[i];
         for (size_t k = 0; k < it->call_count; k++)
