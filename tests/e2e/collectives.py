@@ -161,6 +161,7 @@ def cases():
         for ranks, culprit in jobs:
             yield f"{script}-{ranks}-{culprit}", job, ("ranks", script, ranks, culprit)
             yield f"{script}-{ranks}-{culprit}-twin", twin, ("ranks", script, ranks, culprit)
+    yield "two-in-one-twin", twin, ("ranks", "two-in-one", 2, 1)  # each process drives two ranks, in a group
     for script in ("other-op", "sleep", "late"):
         yield f"dlopen-{script}", job, ("ranks_dlopen", script, 2, 1)
     for script, ranks, culprit in (("other-op", 2, 1), ("other-size", 4, 2), ("missing", 2, 0), ("sleep", 3, 1)):

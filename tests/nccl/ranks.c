@@ -179,6 +179,25 @@ static void make_all(void)
     NCCL(ncclCommAbort(comm[0]));
 }
 
+/* One process drives two ranks. Not in a group, it waits for the first one before it calls the second one. */
+static void drive_two(int is_repaired)
+{
+    void *b = (void *)block;
+    ncclComm_t comm[2];
+    const int devices[2] = {0, 0};
+    NCCL(ncclCommInitAll(comm, 2, devices));
+    if (is_repaired)
+        NCCL(ncclGroupStart());
+    NCCL(ncclAllReduce(b, b, ELEMENTS, FLOAT32, SUM, comm[0], stream)); /* mark: first of two */
+    if (!is_repaired)
+        CHECK(cuStreamSynchronize(stream));
+    NCCL(ncclAllReduce(b, b, ELEMENTS, FLOAT32, SUM, comm[1], other_stream));
+    if (is_repaired)
+        NCCL(ncclGroupEnd());
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuStreamSynchronize(other_stream));
+}
+
 /* Fork, and call NCCL in the child, which has no driver any more. */
 static void fork_and_call(void)
 {
@@ -270,6 +289,8 @@ static void be_rank(int deviates)
         many();
     if (is_script("all"))
         make_all();
+    if (is_script("two-in-one"))
+        drive_two(!deviates);
     if (is_script("fork"))
         fork_and_call();
     CHECK(cuStreamSynchronize(stream));
@@ -320,7 +341,8 @@ int main(int argc, char **argv)
     const struct option_row rows[] = {{"script", OPTION_TEXT, &script,
                                        "what the culprit does: missing, sleep, exit, crash, fault, stop, late, "
                                        "other-op, other-size, other-type, lock "
-                                       "or send; or what all ranks do at the end: every, captured or many"},
+                                       "or send; or what all ranks do at the end: every, captured, many or "
+                                       "two-in-one"},
                                       {"ranks", OPTION_NUMBER, &rank_count, "number of ranks"},
                                       {"culprit", OPTION_NUMBER, &culprit, "the rank that deviates"},
                                       {"steps", OPTION_NUMBER, &steps, "number of steps"},
