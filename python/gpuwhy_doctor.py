@@ -27,7 +27,8 @@ def distributions():
 
 def is_of_interest(name):
     return name in ("torch", "tensorflow", "jax", "jaxlib", "triton", "torchvision", "torchaudio", "xformers", "flash-attn",
-                    "bitsandbytes", "keras", "numpy") or name.startswith(("nvidia-", "jax-cuda", "cupy", "tensorflow-gpu"))
+                    "bitsandbytes", "keras", "numpy", "deepspeed", "accelerate", "peft", "transformers", "lightning", "pytorch-lightning",
+                    "vllm", "numba", "onnxruntime-gpu", "tensorrt", "monai", "nnunetv2", "ultralytics") or name.startswith(("nvidia-", "jax-cuda", "cupy", "tensorflow-gpu"))
 
 
 def packages():

@@ -166,6 +166,13 @@ typedef struct gw_verdict_attempt {
     char *change;                       /* what was different in the next attempt; NULL: nothing */
 } gw_verdict_attempt;
 
+/* A known problem of a library's version (data/regressions.tsv) that may explain the end of the program. */
+typedef struct gw_verdict_known {
+    char *text;                /* owned; "PyTorch 2.9.0 computes conv3d in bf16 without cuDNN" */
+    const char *cure, *source; /* static */
+    gw_certainty certainty;    /* supported: the program used what is broken; hypothesis: only the versions match */
+} gw_verdict_known;
+
 /* One possible meaning of the code, name or message that the user asked about (instead of a recording or a log). */
 typedef struct gw_verdict_meaning {
     const char *kind; /* static: "CUDA error", "cuDNN 9 status", "Xid", "exit status", "signal", "message" */
@@ -273,6 +280,8 @@ typedef struct gw_verdict {
     gw_verdict_attempt *attempts;    /* owned; in order, up to the judged one; empty without --restart */
     size_t attempt_count;
     uint32_t attempts_max;
+    gw_verdict_known *known; /* owned; most certain first */
+    size_t known_count;
     gw_string_list interventions; /* what gpuwhy did to the run because an option requested it, one sentence each */
     int needed_device;            /* CUDA's number of the card; only valid if needed_bytes is not 0 */
     uint64_t

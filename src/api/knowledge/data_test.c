@@ -2,6 +2,7 @@
 #include "gw_cuda_results.h"
 #include "gw_data.h"
 #include "gw_libs.h"
+#include "gw_regressions.h"
 #include "gw_test_folder.h"
 #include "gw_text.h"
 
@@ -431,6 +432,92 @@ GW_TEST(a_real_file_has_a_soname)
     gw_library_read("", &library);
     assert_null(library.soname);
     gw_library_free(&library);
+}
+
+/* ---- known problems ---- */
+
+static bool has_in(const void *text, const char *word, size_t bytes)
+{
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "%.*s", (int)bytes, word);
+    return strstr(text, wanted) != NULL;
+}
+
+GW_TEST(a_row_applies_only_if_all_of_it_holds)
+{
+    const gw_regression row = {.library = "PyTorch",
+                               .first = v("2.9.1"),
+                               .before = v("2.10"),
+                               .needs = "cuDNN<9.15 capability>=8.0",
+                               .card = "H20 H800",
+                               .text = "computes slowly"};
+    gw_software software = {0};
+    assert_int_equal(gw_regression_applies(&row, &software), GW_APPLIES_NOT); /* without a version, nothing applies */
+    gw_software_add_text(&software, "torch", "2.9.1+cu128");
+    gw_software_add_text(&software, "torch", "2.8.0"); /* the first one stays */
+    assert_int_equal(gw_regression_applies(&row, &software), GW_APPLIES_UNKNOWN);
+    gw_software_add_text(&software, "nvidia-cudnn-cu12", "9.10.2.21");
+    assert_int_equal(gw_regression_applies(&row, &software), GW_APPLIES_UNKNOWN);
+    gw_software other = software;
+    gw_software_add_card(&software, "NVIDIA H20");
+    assert_true(gw_software_version(&software, "capability") == v("9.0"));
+    assert_int_equal(gw_regression_applies(&row, &software), GW_APPLIES);
+    gw_software_add_card(&other, "NVIDIA H200"); /* another card, whose name begins in the same way */
+    assert_int_equal(gw_regression_applies(&row, &other), GW_APPLIES_NOT);
+    gw_software newer = {0};
+    gw_software_add_text(&newer, "PyTorch", "2.9.1");
+    gw_software_add_text(&newer, "nvidia_cudnn_cu13", "9.15.1.9");
+    assert_int_equal(gw_regression_applies(&row, &newer), GW_APPLIES_NOT);
+    gw_text text = {0};
+    gw_regression_say(&row, &software, &text);
+    assert_string_equal(gw_text_str(&text), "PyTorch 2.9.1 computes slowly");
+    gw_text_free(&text);
+}
+
+GW_TEST(packages_have_the_names_of_the_table)
+{
+    static const char *const pairs[][2] = {{"cupy-cuda12x", "CuPy"},           {"flash_attn", "flash-attn"},
+                                           {"nvidia-nccl-cu12", "NCCL"},       {"onnxruntime-gpu", "onnxruntime"},
+                                           {"pytorch-lightning", "Lightning"}, {"nvidia-cublas", "cuBLAS"},
+                                           {"tensorrt-cu12", "TensorRT"},      {"vllm", "vLLM"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        gw_software software = {0};
+        gw_software_add_text(&software, pairs[i][0], "1.2.3");
+        assert_true(gw_software_version(&software, pairs[i][1]) == v("1.2.3"));
+    }
+    gw_software software = {0};
+    gw_software_add_text(&software, "a-name-that-is-longer-than-any-in-the-table", "1.2");
+    gw_software_add_text(&software, "torch", "nightly");
+    gw_software_add_text(&software, "", "1.2");
+    gw_software_add_text(&software, "-cu12", NULL);
+    assert_int_equal(software.count, 0);
+    for (int i = 0; i < 2 * GW_SOFTWARE_MAX; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        gw_software_add(&software, name, v("1.0"));
+    }
+    assert_int_equal(software.count, GW_SOFTWARE_MAX);
+}
+
+GW_TEST(words_are_alternatives_of_lists)
+{
+    const gw_regression row = {.seen = "conv3d&bf16|vol2col"}, none = {.seen = NULL};
+    assert_false(gw_regression_is_seen(&row, has_in, "conv3d"));
+    assert_true(gw_regression_is_seen(&row, has_in, "bf16 conv3d"));
+    assert_true(gw_regression_is_seen(&row, has_in, "vol2col"));
+    assert_false(gw_regression_is_seen(&row, has_in, "conv2d"));
+    assert_false(gw_regression_is_seen(&none, has_in, "conv3d"));
+}
+
+GW_TEST(cards_are_known_by_name)
+{
+    assert_true(gw_data_capability_named("NVIDIA A100-SXM4-80GB") == v("8.0"));
+    assert_true(gw_data_capability_named("NVIDIA GeForce RTX 4090") == v("8.9"));
+    assert_true(gw_data_capability_named("NVIDIA GeForce RTX 5070 Ti") == v("12.0"));
+    assert_true(gw_data_capability_named("Tesla T4") == v("7.5"));
+    assert_true(gw_data_capability_named("NVIDIA L40S") == v("8.9"));
+    assert_true(gw_data_capability_named("NVIDIA T400") == 0);
+    assert_true(gw_data_capability_named("") == 0);
 }
 
 GW_TEST_MAIN(NULL, NULL)

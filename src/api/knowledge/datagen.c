@@ -1,7 +1,7 @@
 /* datagen: write the tables of data/ as the C arrays of gw_data.h, and the driver's result codes as a header. Code that
  * links only to the C library uses the header.
  *
- *     datagen data-folder output.c gw_cuda_results.h
+ *     datagen data-folder output.c gw_cuda_results.h gw_regression_words.h
  *
  * datagen runs during the build. If a file is invalid, it prints file, line and reason, writes nothing, and the build
  * fails. A table is a file with comment lines starting with '#', one line with the column names, then the rows. One tab
@@ -29,14 +29,15 @@ typedef enum column_type {
     NUMBER,         /* an integer below 65536 */
     NUMBER_OR_NONE, /* an integer below 65536, or "-", which is stored as 0 */
     VERSION,        /* such as 12.4, or "-", which is stored as 0 */
-    DRIVER,         /* a version that is also stored as text, because 450.80.02 loses its zero as a number */
-    RELEASE,        /* such as 2.11.0 or 2.1.x */
-    VERSION_FROM,   /* such as 12.6.3 or 12.1+, or "-" */
-    ARCHITECTURES,  /* such as 7.5 8.0 12.0+PTX, or "-" */
-    PARTS, /* literal alternatives of a pattern, separated by |, or "-"; "=" is replaced by the column `text` */
-    WORD,  /* one of `words`, stored as text */
-    ENUM,  /* one of `words`, written as `prefix` followed by the word in capitals */
-    FLAG   /* one of two `words`, stored as a bool named `prefix`; the first word means true */
+    DRIVER,  /* a version that is also stored as text: as a number, 450.80.02 loses a zero, and 2.9.0 its last part */
+    RELEASE, /* such as 2.11.0 or 2.1.x */
+    VERSION_FROM,  /* such as 12.6.3 or 12.1+, or "-" */
+    ARCHITECTURES, /* such as 7.5 8.0 12.0+PTX, or "-" */
+    CONDITIONS,    /* such as cuDNN<9.15 capability>=10.0, or "-" */
+    PARTS,         /* literal alternatives of a pattern, separated by |, or "-"; "=" is replaced by the column `text` */
+    WORD,          /* one of `words`, stored as text */
+    ENUM,          /* one of `words`, written as `prefix` followed by the word in capitals */
+    FLAG           /* one of two `words`, stored as a bool named `prefix`; the first word means true */
 } column_type;
 
 typedef struct column {
@@ -59,6 +60,14 @@ typedef struct table {
 #define PLAIN(name, type) {name, type, false, NULL, NULL}
 #define KEY(name, type) {name, type, true, NULL, NULL}
 // clang-format on
+
+/* The libraries of regressions.tsv, and the names that its column `needs` may use beside them: a card's compute
+ * capability, the number of cards that one process uses, and the CUDA version of the driver or of the framework. */
+#define REGRESSION_LIBRARIES                                                                                           \
+    "PyTorch torchvision Triton TensorFlow Keras JAX jaxlib cuDNN cuBLAS cuBLASLt NCCL driver CUDA CuPy Numba "        \
+    "onnxruntime TensorRT bitsandbytes flash-attn xformers DeepSpeed Lightning transformers accelerate peft nnU-Net "  \
+    "MONAI ultralytics llama.cpp vLLM numpy"
+#define REGRESSION_NEEDS REGRESSION_LIBRARIES " capability cards"
 
 static const table tables[] = {
     {"xid",
@@ -135,6 +144,20 @@ static const table tables[] = {
      "gw_cudnn_support",
      {KEY("first", VERSION), PLAIN("last", VERSION), PLAIN("cuda_first", VERSION), PLAIN("cuda_last", VERSION),
       PLAIN("capability_first", VERSION), PLAIN("capability_last", VERSION), VERIFIED, PLAIN("notes", TEXT), SOURCE}},
+    {"regressions",
+     "gw_regression",
+     {{"library", WORD, true, REGRESSION_LIBRARIES, NULL},
+      KEY("first", DRIVER),
+      PLAIN("before", DRIVER),
+      KEY("needs", CONDITIONS),
+      PLAIN("card", TEXT),
+      PLAIN("seen", PARTS),
+      {"effect", ENUM, false, "memory wrong crash error hang slow", "GW_HARM_"},
+      KEY("text", NAME),
+      PLAIN("cure", NAME),
+      PLAIN("withdraws", TEXT),
+      VERIFIED,
+      SOURCE}},
 };
 enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
@@ -191,6 +214,33 @@ static bool is_architectures(const char *text)
             return false;
         if (gw_begins(end, "+PTX"))
             end += 4;
+        if (*end == '\0')
+            return true;
+        if (*end != ' ')
+            return false;
+        text = end + 1;
+    }
+}
+
+static int word_index(const char *words, const char *text);
+
+/* True if `text` is a list of conditions such as "cuDNN<9.15 capability>=10.0". */
+static bool is_conditions(const char *text)
+{
+    for (;;) {
+        char name[32];
+        gw_version version;
+        size_t bytes = strcspn(text, "<>=");
+        const char *end;
+        if (bytes == 0 || bytes >= sizeof name)
+            return false;
+        memcpy(name, text, bytes);
+        name[bytes] = '\0';
+        text += bytes;
+        bytes = strspn(text, "<>=");
+        bool is_operator = (bytes == 1 && *text != '>') || (bytes == 2 && gw_begins(text, ">="));
+        if (!is_operator || word_index(REGRESSION_NEEDS, name) < 0 || !gw_version_parse(text + bytes, &version, &end))
+            return false;
         if (*end == '\0')
             return true;
         if (*end != ' ')
@@ -258,8 +308,10 @@ static bool fits(const column *c, const char *text)
         return is_dash(text) || ends_in(text, "+");
     case ARCHITECTURES:
         return is_dash(text) || is_architectures(text);
+    case CONDITIONS:
+        return is_dash(text) || is_conditions(text);
     case PARTS:
-        return is_parts(text);
+        return is_dash(text) || is_parts(text);
     case WORD:
     case ENUM:
     case FLAG:
@@ -280,6 +332,7 @@ static const char *wanted(const column *c)
         "a release such as 2.11.0 or 2.1.x",
         "a version such as 12.6 or 12.1+, or '-'",
         "compute capabilities such as 7.5 12.0+PTX, or '-'",
+        "conditions such as cuDNN<9.15 capability>=10.0, or '-'",
         "words without characters that patterns give a meaning, separated by |, or '-'"};
     return c->words != NULL ? c->words : texts[c->type];
 }
@@ -624,6 +677,16 @@ static void check_status(int index, const row *r)
         bad(&tables[index], r->line, "major_last is below major_first");
 }
 
+static void check_regression(int index, const row *r)
+{
+    gw_version first = version_of(field_of(index, r, "first")), before = version_of(field_of(index, r, "before"));
+    if (before != 0 && before <= first)
+        bad(&tables[index], r->line, "before must be newer than first: it is the first version without the problem");
+    if (is_dash(field_of(index, r, "seen")) && is_dash(field_of(index, r, "needs")) &&
+        is_dash(field_of(index, r, "card")))
+        bad(&tables[index], r->line, "a version alone is in every log: fill in seen, needs or card");
+}
+
 static void check_rows(const char *name, void (*check)(int index, const row *r))
 {
     int index = table_index(name);
@@ -700,7 +763,8 @@ static void write_table(FILE *out, int index)
 
 static void write_tables(FILE *out)
 {
-    fputs("/* Written by datagen from data/. Do not edit. */\n#include \"gw_data.h\"\n", out);
+    fputs("/* Written by datagen from data/. Do not edit. */\n#include \"gw_data.h\"\n#include \"gw_regressions.h\"\n",
+          out);
     for (int i = 0; i < (int)TABLE_COUNT; i++)
         write_table(out, i);
 }
@@ -821,6 +885,34 @@ static void write_results(FILE *out)
     fputs("\n#endif\n", out);
 }
 
+/* Append the alternatives of one row: "a&b|c" are the literals a, b and c. */
+static void write_words(FILE *out, const char *seen, bool *first)
+{
+    while (*seen != '\0') {
+        size_t bytes = strcspn(seen, "|&");
+        fprintf(out, "%s%.*s", *first ? "" : "|", (int)bytes, seen);
+        *first = false;
+        seen += bytes + (seen[bytes] != '\0');
+    }
+}
+
+static void write_regression_words(FILE *out)
+{
+    int index = table_index("regressions");
+    bool first = true;
+    fputs("/* Words of log lines that show a known problem of a library, as a part of a pattern. Written by datagen "
+          "from\n"
+          " * data/regressions.tsv. Do not edit. */\n"
+          "#ifndef GW_REGRESSION_WORDS_H\n#define GW_REGRESSION_WORDS_H\n\n#define GW_REGRESSION_WORDS \"",
+          out);
+    for (int i = 0; i < row_counts[index]; i++) {
+        const char *seen = field_of(index, &rows[index][i], "seen");
+        if (!is_dash(seen))
+            write_words(out, seen, &first);
+    }
+    fputs("\"\n\n#endif\n", out);
+}
+
 static int write_file(const char *path, void (*write)(FILE *out))
 {
     FILE *out = fopen(path, "w");
@@ -840,8 +932,8 @@ static int write_file(const char *path, void (*write)(FILE *out))
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
-        fputs("usage: datagen data-folder output.c gw_cuda_results.h\n", stderr);
+    if (argc != 5) {
+        fputs("usage: datagen data-folder output.c gw_cuda_results.h gw_regression_words.h\n", stderr);
         return 2;
     }
     folder = argv[1];
@@ -858,8 +950,10 @@ int main(int argc, char **argv)
         check_rows("cuda_errors", check_error);
         check_rows("cuda_errors", check_result);
         check_rows("cudnn_status", check_status);
+        check_rows("regressions", check_regression);
     }
-    int status = failed || write_file(argv[2], write_tables) != 0 || write_file(argv[3], write_results) != 0;
+    int status = failed || write_file(argv[2], write_tables) != 0 || write_file(argv[3], write_results) != 0 ||
+                 write_file(argv[4], write_regression_words) != 0;
     for (int i = 0; i < (int)TABLE_COUNT; i++) {
         for (int k = 0; k < row_counts[i]; k++)
             free_row(&rows[i][k]);

@@ -18,8 +18,8 @@ static int run(const char *command, char *said, size_t said_bytes)
 static int generate(char *said, size_t said_bytes)
 {
     char command[512];
-    snprintf(command, sizeof command, "%s %s %s/out.c %s/out.h 2>&1", GW_TEST_DATAGEN, gw_test_folder, gw_test_folder,
-             gw_test_folder);
+    snprintf(command, sizeof command, "%s %s %s/out.c %s/out.h %s/words.h 2>&1", GW_TEST_DATAGEN, gw_test_folder,
+             gw_test_folder, gw_test_folder, gw_test_folder);
     return run(command, said, said_bytes);
 }
 
@@ -67,6 +67,12 @@ GW_TEST(spoilt_tables_are_refused)
         {"framework_compat", "0,/^pytorch\\t2.1.x\\t12.1/s//pytorch\\t2.1.x\\t12.77/",
          "CUDA 12.77 is not in driver_compat"},
         {"framework_compat", "0,/5.0 6.0 7.0/s//5.0, 6.0 7.0/", "expected compute capabilities"},
+        {"regressions", "/^NCCL\\t2.29.2/s/^NCCL/nickel/", "'nickel' in column 'library'"},
+        {"regressions", "/^NCCL\\t2.29.2/s/\\t2.29.3/\\t2.29.1/", "before must be newer than first"},
+        {"regressions", "0,/\\tcuDNN<9.15\\t/s//\\tcuDNN<9.15,\\t/", "expected conditions such as"},
+        {"regressions", "0,/\\tcuDNN<9.15\\t/s//\\tcuTT<9.15\\t/", "expected conditions such as"},
+        {"regressions", "0,/\\tcuDNN<9.15\\t/s//\\tcuDNN>9.15\\t/", "expected conditions such as"},
+        {"regressions", "/^NCCL\\t2.29.2/s/\\t-\\t-\\t[^\\t]*/\\t-\\t-\\t-/", "a version alone is in every log"},
         {"cudnn_support", "/^9.10.2\\t/s/^9.10.2\\t9.10.2/9.10.2\\t9.1/", "last is older than first"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -5,6 +5,7 @@
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
+#include "gw_regressions.h"
 #include "gw_verdict.h"
 
 #include <stdio.h>
@@ -12,7 +13,9 @@
 #include <unistd.h>
 
 #define GWI_CAUSES_OPTIONS(X)                                                                                          \
-    X(FLAG, bool, search, "--search", "WORD..", NULL, "list the causes that contain these words, most likely first")
+    X(FLAG, bool, search, "--search", "WORD..", NULL, "list the causes that contain these words, most likely first")   \
+    X(FLAG, bool, regressions, "--regressions", "[WORD]", NULL,                                                        \
+      "list the known problems of library versions, or those that contain this word")
 
 GWI_OPTIONS(causes_options, GWI_CAUSES_OPTIONS);
 
@@ -144,16 +147,19 @@ static void print_one(const gw_cause_info *cause)
 
 const gwi_manual gwi_manual_causes = {
     .usage = "gpuwhy causes [id]\n"
-             "gpuwhy causes --search WORD...\n",
+             "gpuwhy causes --search WORD...\n"
+             "gpuwhy causes --regressions [WORD]\n",
     .about = "Lists the causes that gpuwhy can find. With an id, prints what proves the cause, which log lines it "
              "can produce, and what to do.",
     .words = "CAUSE",
     .group = {{.options = options_table, .count = OPTION_COUNT}},
     .exits = {{GW_EXIT_OK, "the causes were listed"},
-              {GW_EXIT_UNDETERMINED, "no cause contains any of the words of --search"},
+              {GW_EXIT_UNDETERMINED, "no cause contains any of the words of --search, and no known problem the word of "
+                                     "--regressions"},
               {GW_EXIT_USAGE, "usage error, or there is no such cause"}},
     .examples = {{"gpuwhy causes gpu-oom-leak", "what proves a leak, and what to do about it"},
-                 {"gpuwhy causes --search nccl timeout", "find a cause by words"}},
+                 {"gpuwhy causes --search nccl timeout", "find a cause by words"},
+                 {"gpuwhy causes --regressions conv3d", "which versions of libraries have known problems with conv3d"}},
     .see_also = "explain"};
 
 /* List the causes that contain all words. If there are none, list those that contain the most words. */
@@ -183,6 +189,50 @@ static int search(char **argv, int count)
     for (size_t i = 0; i < hit_count && hits[i].word_count == hits[0].word_count; i++)
         print_row(hits[i].cause);
     return GW_EXIT_OK;
+}
+
+/* Append "PyTorch 2.9.0, before 2.9.1, with cuDNN<9.15, on H20". */
+static void add_range(gw_text *line, const gw_regression *row)
+{
+    gw_text_addf(line, "%s %s", row->library, row->first_text);
+    if (row->before_text != NULL)
+        gw_text_addf(line, ", before %s", row->before_text);
+    else
+        gw_text_add_str(line, " and later");
+    if (row->needs != NULL)
+        gw_text_addf(line, ", with %s", row->needs);
+    if (row->card != NULL)
+        gw_text_addf(line, ", on %s", row->card);
+}
+
+static bool contains(const gw_regression *row, const char *range, const char *word)
+{
+    const char *texts[] = {range, row->text, row->cure, row->source, row->seen};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i] != NULL && strcasestr(texts[i], word) != NULL)
+            return true;
+    }
+    return strcasestr(gw_harm_text(row->effect), word) != NULL;
+}
+
+static int list_regressions(const char *word)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < gw_data_regressions_count; i++) {
+        const gw_regression *row = &gw_data_regressions[i];
+        gw_text range = {0};
+        add_range(&range, row);
+        if (word == NULL || contains(row, gw_text_str(&range), word)) {
+            print_head(gw_text_str(&range), "");
+            printf("  %s: %s\n  %s\n  source: %s%s\n", gw_harm_text(row->effect), row->text, row->cure, row->source,
+                   row->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
+            count++;
+        }
+        gw_text_free(&range);
+    }
+    if (count == 0)
+        gw_say("causes: no known problem contains %s", word);
+    return count > 0 ? GW_EXIT_OK : GW_EXIT_UNDETERMINED;
 }
 
 bool gwi_causes_show(const char *id)
@@ -217,6 +267,8 @@ int gwi_cmd_causes(int argc, char **argv)
     gwi_pager_begin();
     if (options.help)
         return gwi_manual_print(&gwi_manual_causes);
+    if (options.regressions)
+        return list_regressions(words > 0 ? argv[1] : NULL);
     if (options.search)
         return search(argv + 1, words);
     if (words == 0)

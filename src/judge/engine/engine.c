@@ -14,6 +14,7 @@
 #include "gwi_healthy.h"
 #include "gwi_interventions.h"
 #include "gwi_kept.h"
+#include "gwi_known.h"
 #include "gwi_leaks.h"
 #include "gwi_log.h"
 #include "gwi_order.h"
@@ -449,7 +450,7 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     if (!gwi_fill_rehearsal(c, verdict) || !gwi_fill_interventions(c, verdict) || !gwi_fill_run(c, verdict))
         return false;
     gwi_fill_peak(c->model, verdict);
-    return true;
+    return gwi_fill_known(c, verdict);
 }
 
 static gw_status judge(gwi_case *c, const gw_log *log, gw_verdict **ret_verdict, gw_error *err)

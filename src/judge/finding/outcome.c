@@ -112,6 +112,9 @@ void gw_verdict_free(gw_verdict *verdict)
     gwi_list_free(&verdict->next);
     gwi_list_free(&verdict->left_alone);
     gwi_list_free(&verdict->advice);
+    for (size_t i = 0; i < verdict->known_count; i++)
+        free(verdict->known[i].text);
+    free(verdict->known);
     gwi_list_free(&verdict->unobserved);
     gwi_list_free(&verdict->argv);
     gwi_where_free(verdict->where);

@@ -1,6 +1,7 @@
 /* Tests that the reader finds each sign in its example. Further tests: terminal text, long lines, damaged files,
  * limits, the order of found lines. */
 #include "gw_cuda_results.h"
+#include "gw_regression_words.h"
 #include "gw_test_folder.h"
 #include "gwi_logs.h"
 

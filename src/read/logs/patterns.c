@@ -1,5 +1,6 @@
 /* The table of signs, and the literals of their patterns as a database of Hyperscan. */
 #include "gw_cuda_results.h"
+#include "gw_regression_words.h"
 #include "gwi_logs.h"
 
 const gwi_sign gwi_signs[GW_SIGN_COUNT] = {

@@ -12,6 +12,7 @@ void gw_doctor_check(const gw_facts *facts, gw_checkup *checkup)
     gwi_check_driver(facts, checkup);
     gwi_check_cards(facts, checkup);
     gwi_check_libraries(facts, checkup);
+    gwi_check_known(facts, checkup);
     gwi_check_python(facts, checkup);
     gwi_check_host(facts, checkup);
     gwi_check_environment(facts, checkup);

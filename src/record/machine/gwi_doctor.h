@@ -14,6 +14,7 @@ void gwi_check_driver(const gw_facts *facts, gw_checkup *checkup);
 void gwi_check_cards(const gw_facts *facts, gw_checkup *checkup);
 void gwi_check_libraries(const gw_facts *facts, gw_checkup *checkup);
 void gwi_check_python(const gw_facts *facts, gw_checkup *checkup);
+void gwi_check_known(const gw_facts *facts, gw_checkup *checkup);
 void gwi_check_host(const gw_facts *facts, gw_checkup *checkup);
 void gwi_check_environment(const gw_facts *facts, gw_checkup *checkup);
 

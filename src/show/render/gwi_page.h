@@ -22,6 +22,7 @@ typedef enum gwi_section {
     GWI_SOURCE, /* the user's line of source code, which is marked, and the lines around it */
     GWI_CALLED,
     GWI_WHERE_NOTE,
+    GWI_KNOWN, /* known problems of the libraries */
     GWI_NEXT,
     GWI_WHY,
     GWI_RULED_OUT,

@@ -60,6 +60,21 @@ static struct json_object *alternative_array(const gw_verdict *verdict)
     return array;
 }
 
+static struct json_object *known_array(const gw_verdict *verdict)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < verdict->known_count; i++) {
+        const gw_verdict_known *known = &verdict->known[i];
+        struct json_object *one = json_object_new_object();
+        json_object_object_add(one, "text", gw_json_string(known->text));
+        json_object_object_add(one, "cure", gw_json_string(known->cure));
+        json_object_object_add(one, "source", gw_json_string(known->source));
+        json_object_object_add(one, "certainty", gw_json_string(gw_certainty_text(known->certainty)));
+        json_object_array_add(array, one);
+    }
+    return array;
+}
+
 static struct json_object *question_object(const gw_verdict_question *question)
 {
     if (question == NULL)
@@ -338,6 +353,7 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "consequences", strings(&verdict->consequences));
     json_object_object_add(root, "next", strings(&verdict->next));
     json_object_object_add(root, "advice", strings(&verdict->advice));
+    json_object_object_add(root, "known", known_array(verdict));
     json_object_object_add(root, "where", where_object(verdict->where));
     json_object_object_add(root, "where_reason", gw_json_string(verdict->where_reason));
     json_object_object_add(root, "program", program_object(verdict));

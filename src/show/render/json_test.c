@@ -67,7 +67,7 @@ GW_TEST(an_empty_verdict_has_every_field)
     for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++)
         assert_null(get(root, nulls[i]));
     static const char *const arrays[] = {"evidence", "alternatives", "ruled_out", "consequences", "next",
-                                         "advice",   "gpus",         "kept",      "leaks"};
+                                         "advice",   "gpus",         "kept",      "leaks",        "known"};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         assert_int_equal(json_object_array_length(get(root, arrays[i])), 0);
     assert_null(get(get(root, "program"), "exit")); /* an unknown exit status is null, not 0 */

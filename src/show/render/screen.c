@@ -17,11 +17,12 @@ typedef struct rule {
 } rule;
 
 static const rule rules[] = {
-    {GWI_HEAD, 1, 2},  {GWI_VERDICT, 1, 4},    {GWI_WHERE, 1, 2},    {GWI_CALLED, 1, 2},   {GWI_NEXT, 1, 2},
-    {GWI_WHY, 1, 3},   {GWI_RUN, 4, 2},        {GWI_CAUSE, 4, 1},    {GWI_SOURCE, ALL, 1}, {GWI_WHY, 2, 2},
-    {GWI_NEXT, 2, 2},  {GWI_COULD, 1, 1},      {GWI_WHY, 4, 2},      {GWI_CAUSE, 9, 1},    {GWI_NEXT, 4, 2},
-    {GWI_WHY, ALL, 3}, {GWI_RULED_OUT, 1, 2},  {GWI_BEWARE, 1, 2},   {GWI_LATER, 1, 2},    {GWI_ALSO, 2, 2},
-    {GWI_LATER, 4, 2}, {GWI_WHERE_NOTE, 1, 2}, {GWI_BEWARE, ALL, 2}, {GWI_ALSO, ALL, 2},
+    {GWI_HEAD, 1, 2},     {GWI_VERDICT, 1, 4}, {GWI_WHERE, 1, 2}, {GWI_CALLED, 1, 2},     {GWI_KNOWN, 1, 2},
+    {GWI_NEXT, 1, 2},     {GWI_WHY, 1, 3},     {GWI_RUN, 4, 2},   {GWI_KNOWN, 2, 2},      {GWI_CAUSE, 4, 1},
+    {GWI_SOURCE, ALL, 1}, {GWI_WHY, 2, 2},     {GWI_NEXT, 2, 2},  {GWI_COULD, 1, 1},      {GWI_WHY, 4, 2},
+    {GWI_CAUSE, 9, 1},    {GWI_NEXT, 4, 2},    {GWI_WHY, ALL, 3}, {GWI_RULED_OUT, 1, 2},  {GWI_BEWARE, 1, 2},
+    {GWI_LATER, 1, 2},    {GWI_ALSO, 2, 2},    {GWI_LATER, 4, 2}, {GWI_WHERE_NOTE, 1, 2}, {GWI_BEWARE, ALL, 2},
+    {GWI_ALSO, ALL, 2},
 };
 enum { RULE_COUNT = sizeof rules / sizeof rules[0] };
 

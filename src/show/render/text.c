@@ -256,6 +256,20 @@ static void add_where(gwi_page *page, const gw_verdict *verdict)
     add_list(page, GWI_WHERE_NOTE, "Where", &where->notes, false);
 }
 
+/* ---- known problems of the libraries ---- */
+
+static void add_known(gwi_page *page, const gw_verdict *verdict)
+{
+    for (size_t i = 0; i < verdict->known_count; i++) {
+        const gw_verdict_known *known = &verdict->known[i];
+        gw_text line = {0};
+        gw_text_addf(&line, "%s%s (%s)", known->certainty < GW_SUPPORTED ? "possibly: " : "", known->text,
+                     known->source);
+        gwi_page_add(page, GWI_KNOWN, "Known", gw_text_str(&line), 2);
+        gw_text_free(&line);
+    }
+}
+
 /* ---- other explanations ---- */
 
 /* Add the other possible causes as one paragraph. The brief form of the paragraph omits the certainty of hypotheses. */
@@ -373,6 +387,7 @@ static void add_all(gwi_page *page, const gw_verdict *verdict, bool running)
     add_head(page, verdict, running);
     add_verdict_line(page, verdict);
     add_where(page, verdict);
+    add_known(page, verdict);
     add_list(page, GWI_NEXT, "Next", &verdict->next, verdict->next.count > 1);
     add_evidence(page, verdict, label);
     add_ruled_out(page, label, &verdict->ruled_out);
@@ -447,6 +462,7 @@ void gw_render_message(const gw_verdict *verdict, size_t bytes_max, gw_text *tex
     add_head(&page, verdict, false);
     add_verdict_line(&page, verdict);
     add_where(&page, verdict);
+    add_known(&page, verdict);
     add_list(&page, GWI_NEXT, "Next", &verdict->next, verdict->next.count > 1);
     add_details(&page, verdict, &style, 0); /* before the evidence, so that it is not cut */
     add_evidence(&page, verdict, "Why");
