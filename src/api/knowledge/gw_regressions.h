@@ -55,7 +55,8 @@ typedef struct gw_software {
 /* Add a version by the name of a package, such as "torch" or "nvidia-cudnn-cu12", or by a name of the table. The first
  * version of a name stays. A version of 0 and a name that does not fit are ignored. */
 void gw_software_add(gw_software *software, const char *package, gw_version version);
-/* Like gw_software_add(), with a version such as "2.9.0+cu128". Text that is no version is ignored. */
+/* Like gw_software_add(), with a version such as "2.9.0+cu128", which adds CUDA 12.8, too. Text that is no version is
+ * ignored. */
 void gw_software_add_text(gw_software *software, const char *package, const char *version);
 /* Set the card's name, and its compute capability if the name shows it and it is not known. The first card stays. */
 void gw_software_add_card(gw_software *software, const char *name);

@@ -78,8 +78,14 @@ void gw_software_add_text(gw_software *software, const char *package, const char
 {
     gw_version parsed;
     const char *end;
-    if (version != NULL && gw_version_parse(version, &parsed, &end))
-        add(software, package, parsed, version, (size_t)(end - version));
+    if (version == NULL || !gw_version_parse(version, &parsed, &end))
+        return;
+    add(software, package, parsed, version, (size_t)(end - version));
+    if (gw_begins(package, "nvidia-cublas")) /* the package has both libraries */
+        add(software, "cuBLASLt", parsed, version, (size_t)(end - version));
+    unsigned cuda = 0;
+    if (sscanf(end, "+cu%3u", &cuda) == 1 && cuda >= 100) /* "2.9.0+cu128" has CUDA 12.8 */
+        gw_software_add(software, "CUDA", gw_version_of(cuda / 10, cuda % 10, 0));
 }
 
 void gw_software_add_card(gw_software *software, const char *name)

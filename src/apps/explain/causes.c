@@ -191,10 +191,11 @@ static int search(char **argv, int count)
     return GW_EXIT_OK;
 }
 
-/* Append "PyTorch 2.9.0, before 2.9.1, with cuDNN<9.15, on H20". */
+/* Append "PyTorch 2.9.0, before 2.9.1, with cuDNN<9.15, on H20", or "bitsandbytes, before 0.45.3". */
 static void add_range(gw_text *line, const gw_regression *row)
 {
-    gw_text_addf(line, "%s %s", row->library, row->first_text);
+    gw_text_addf(line, "%s%s%s", row->library, row->first_text != NULL ? " " : "",
+                 row->first_text != NULL ? row->first_text : "");
     if (row->before_text != NULL)
         gw_text_addf(line, ", before %s", row->before_text);
     else

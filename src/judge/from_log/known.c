@@ -84,7 +84,7 @@ static bool fits(const gw_verdict *verdict, gw_harm effect, bool seen)
     case GW_HARM_HANG:
         return !is_clean && (seen || verdict->is_hang);
     case GW_HARM_WRONG:
-        return seen && !is_clean;
+        return verdict->cause != NULL && gw_begins(verdict->cause, "numeric-divergence");
     case GW_HARM_SLOW:
         return seen && is_clean;
     default:

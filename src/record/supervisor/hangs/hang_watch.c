@@ -306,7 +306,8 @@ static bool note_meeting(gwi_hangs *hangs, gwi_record *record, uint64_t driver_n
         tell_job_over(hangs, record);
     /* If the judge found no hang, look again later: the stacks of one look may be incomplete. */
     bool is_again = !hangs->told && now - job->meeting.told_at_ns >= hangs->after_ns << job->meeting.told_count;
-    if (job->told || (job->meeting.told && !is_again) || job->meeting.told_count >= JOB_TOLD_MAX)
+    if ((job->told && !job->is_undecided) || (job->meeting.told && !is_again) ||
+        job->meeting.told_count >= JOB_TOLD_MAX)
         return false;
     size_t count = gwi_meeting_ranks(job, now, hangs->after_ns, hangs->told_rank);
     if (count == 0)
