@@ -194,7 +194,7 @@ MACHINES = {
                                      {("arch-not-in-binary", "fail")}, ["compute capability 10.0"]),
     "ptx-alone": (machine({"nvml.answers": nvml(("NVIDIA RTX PRO 6000", "12.0")),
                            "python.answers": torch("2.6.0", "12.4", arch="sm_80 sm_90 compute_90")}),
-                  {("arch-not-in-binary", "warn")}, ["only PTX"]),
+                  {("arch-not-in-binary", "warn"), ("known-problem", "warn")}, ["only PTX"]),
     "cudnn-that-dropped-the-card": (
         machine({"nvml.answers": nvml(V100), "python.answers": torch("2.9.1", "12.8", "9.13.0.50", ARCH)}),
         {("library-too-old-or-dropped-gpu", "warn"), ("known-problem", "warn")},
