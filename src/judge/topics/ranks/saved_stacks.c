@@ -65,7 +65,7 @@ static stands list_stands(const gwi_case *c)
         const gw_process *process = gw_model_process(model, hang->pid);
         if (thread != NULL && process != NULL)
             all.item[all.count++] =
-                (stand){process, {process->has_rank ? process->rank : 0, hang, thread, 1}, key_of(c, thread)};
+                (stand){process, {process->has_rank ? process->rank : 0, 0, hang, thread, 1}, key_of(c, thread)};
     }
     if (all.count > 1)
         qsort(all.item, all.count, sizeof *all.item, by_key);
