@@ -82,7 +82,8 @@ static gw_status tell_kinds(teller *it, uint64_t offset, uint64_t first, gw_erro
         if (next == UINT64_MAX)
             break;
         after = next;
-        oldest.state = oldest.is_captured ? GW_COLLECTIVE_CAPTURED : GW_COLLECTIVE_ENQUEUED; /* others came after it */
+        if (oldest.state != GW_COLLECTIVE_REFUSED) /* others came after it */
+            oldest.state = oldest.is_captured ? GW_COLLECTIVE_CAPTURED : GW_COLLECTIVE_ENQUEUED;
         st = tell_call(it, &oldest, err);
     }
     return st;

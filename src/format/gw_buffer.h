@@ -169,7 +169,7 @@ typedef struct gw_buffer_communicator {
     _Atomic uint64_t collectives, p2p;
     _Atomic uint64_t calls[GW_NCCL_CALL_COUNT];
     gw_buffer_collective last[GW_NCCL_LAST];
-    /* The last collective of each function, as it was when it was called. So a rare call stays known. */
+    /* The last collective of each function among those that have left `last`. So a rare call stays known. */
     gw_buffer_collective of_kind[GW_NCCL_CALL_COUNT];
 } gw_buffer_communicator;
 

@@ -2,7 +2,7 @@
  *
  * A wrapper writes the call before it calls NCCL, because a call that never returns matters most, and its result
  * afterwards. Nothing is allocated and no thread waits for another one. NCCL's communicators are not for several
- * threads at once. If a program does that anyway, each call still has its own place, but numbers may be wrong.
+ * threads at once. If a program does that anyway, calls and numbers may be wrong, but nothing else.
  *
  * The calls of a group (ncclGroupStart to the outermost ncclGroupEnd) do their work at its end, so they get their
  * result there. Communicators that are made in a group get their handle there. */
@@ -17,12 +17,15 @@
 typedef gw_buffer_communicator communicator;
 typedef gw_buffer_collective collective;
 
-/* The group that the thread is in. */
+enum { GUESSES = 16 };
+
+/* The group that the thread is in, and what it needs at every call. */
 static __thread struct {
     uint32_t depth, group;
-    uint64_t touched;   /* the places of the communicators with calls in the group, as bits */
-    uint64_t sites_due; /* see may_take_site() */
-    uint32_t tid, mark; /* tid: valid while `mark` is that of the process */
+    uint64_t touched;       /* the places of the communicators with calls in the group, as bits */
+    uint64_t sites_due;     /* see may_take_site() */
+    uint32_t tid, mark;     /* tid: valid while `mark` is that of the process */
+    uint8_t guess[GUESSES]; /* by handle: the place where it was found last */
 } self __attribute__((tls_model("initial-exec")));
 _Static_assert(GW_NCCL_COMMUNICATORS <= 64, "a bit for each");
 
@@ -52,10 +55,8 @@ static gw_slot *recording_slot(void)
 static uint32_t own_tid(const gw_slot *slot)
 {
     uint32_t mark = atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed);
-    if (gwi_slot_is_shared(slot))
-        return slot->tid;
-    if (self.tid == 0 || self.mark != mark)
-        self.tid = (uint32_t)syscall(SYS_gettid);
+    if (gwi_unlikely(self.tid == 0 || self.mark != mark))
+        self.tid = gwi_slot_is_shared(slot) ? slot->tid : (uint32_t)syscall(SYS_gettid);
     self.mark = mark;
     return self.tid;
 }
@@ -75,8 +76,8 @@ static bool may_take_site(uint64_t now)
 
 static uint32_t site_of(gw_slot *slot, uint64_t now)
 {
-    if (!gwi_slot_is_shared(slot) || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0 ||
-        !may_take_site(now))
+    if (atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0 || !may_take_site(now) ||
+        !gwi_slot_is_shared(slot))
         return 0;
     int saved_errno = errno;
     atomic_store_explicit(&slot->inside_fn, UINT32_MAX, memory_order_relaxed);
@@ -88,11 +89,10 @@ static uint32_t site_of(gw_slot *slot, uint64_t now)
 
 /* Read the clock at the beginning and the end of a call. The thread's next quick calls of the driver get this time. So
  * they have a later time than the call if they are later. */
-static uint64_t ticks_now(void)
+static uint64_t ticks_now(gw_slot *slot)
 {
-    gw_slot *slot = gwi_slot;
     uint64_t now = gwi_ticks();
-    if (slot != NULL && gwi_slot_is_ours(slot) && atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) == 0)
         atomic_store_explicit(&slot->inside_since, now, memory_order_relaxed);
     return now;
 }
@@ -104,15 +104,25 @@ static uint32_t index_of(const communicator *c)
     return (uint32_t)(c - gwi.communicators);
 }
 
+static bool is_of(communicator *c, uint64_t handle)
+{
+    return atomic_load_explicit(&c->state, memory_order_acquire) == GW_NCCL_READY &&
+           atomic_load_explicit(&c->handle, memory_order_relaxed) == handle;
+}
+
 static communicator *find(ncclComm_t comm)
 {
     uint64_t handle = (uint64_t)(uintptr_t)comm;
-    for (uint32_t i = 0; i < GW_NCCL_COMMUNICATORS && handle != 0; i++) {
+    uint8_t *guess = &self.guess[(handle >> 4 ^ handle >> 12) % GUESSES];
+    if (handle == 0 || gwi_likely(is_of(&gwi.communicators[*guess], handle)))
+        return handle == 0 ? NULL : &gwi.communicators[*guess];
+    for (uint32_t i = 0; i < GW_NCCL_COMMUNICATORS; i++) {
         communicator *c = &gwi.communicators[i];
-        uint32_t state = atomic_load_explicit(&c->state, memory_order_acquire);
-        if (state == GW_NCCL_READY && atomic_load_explicit(&c->handle, memory_order_relaxed) == handle)
+        if (is_of(c, handle)) {
+            *guess = (uint8_t)i;
             return c;
-        if (state == GW_NCCL_FREE)
+        }
+        if (atomic_load_explicit(&c->state, memory_order_relaxed) == GW_NCCL_FREE)
             return NULL; /* places are taken in order */
     }
     return NULL;
@@ -236,9 +246,18 @@ static bool is_captured(CUstream stream)
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Copy the call to the place that keeps the last one of its function. */
-static void keep_of_kind(collective *kept, const collective *e, uint64_t stamp)
+static bool is_p2p(unsigned what)
 {
+    return what == GW_NCCL_SEND || what == GW_NCCL_RECV;
+}
+
+/* Before a later call takes the place of this one, copy it to the place that keeps the last one of its function. */
+static void keep_of_kind(communicator *c, const collective *e)
+{
+    uint64_t stamp = atomic_load_explicit(&e->stamp, memory_order_relaxed);
+    if (stamp == 0 || e->call >= GW_NCCL_CALL_COUNT || is_p2p(e->call))
+        return;
+    collective *kept = &c->of_kind[e->call];
     atomic_store_explicit(&kept->stamp, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     memcpy((char *)kept + sizeof kept->stamp, (const char *)e + sizeof e->stamp, sizeof *e - sizeof e->stamp);
@@ -254,12 +273,13 @@ static void begin(call *it, int library, unsigned what, size_t elements, int typ
     if (it->c == NULL)
         return;
     communicator *c = it->c;
-    bool is_p2p = what == GW_NCCL_SEND || what == GW_NCCL_RECV;
-    uint64_t now = ticks_now(), index = atomic_fetch_add_explicit(&c->total, 1, memory_order_relaxed);
-    _Atomic uint64_t *counter = is_p2p ? &c->p2p : &c->collectives;
+    uint64_t now = ticks_now(it->slot), index = atomic_load_explicit(&c->total, memory_order_relaxed);
+    _Atomic uint64_t *counter = is_p2p(what) ? &c->p2p : &c->collectives;
+    collective *e = &c->last[index % GW_NCCL_LAST];
+    keep_of_kind(c, e);
+    gwi_bump(&c->total, 1);
     gwi_bump(counter, 1);
     gwi_bump(&c->calls[what], 1);
-    collective *e = &c->last[index % GW_NCCL_LAST];
     atomic_store_explicit(&e->stamp, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     e->ticks = now;
@@ -282,8 +302,6 @@ static void begin(call *it, int library, unsigned what, size_t elements, int typ
     if (self.depth > 0)
         self.touched |= UINT64_C(1) << index_of(c);
     atomic_store_explicit(&e->stamp, it->stamp, memory_order_release);
-    if (!is_p2p)
-        keep_of_kind(&c->of_kind[what], e, it->stamp);
 }
 
 static void settle(communicator *c, collective *e, int result, uint64_t ticks)
@@ -306,7 +324,7 @@ static void end(const call *it, int result)
     if (it->entry == NULL || (self.depth > 0 && result == GW_NCCL_OK) || !gwi_slot_is_ours(it->slot) ||
         atomic_load_explicit(&it->entry->stamp, memory_order_relaxed) != it->stamp)
         return;
-    settle(it->c, it->entry, result, ticks_now());
+    settle(it->c, it->entry, result, ticks_now(it->slot));
 }
 
 /* ---- groups ---- */
@@ -340,7 +358,8 @@ static void group_ended(int library, int result)
 {
     if (self.depth == 0 || --self.depth > 0 || self.touched == 0)
         return;
-    uint64_t ticks = recording_slot() == NULL ? 0 : ticks_now();
+    gw_slot *slot = recording_slot();
+    uint64_t ticks = slot == NULL ? 0 : ticks_now(slot);
     for (uint32_t i = 0; i < GW_NCCL_COMMUNICATORS && ticks != 0; i++)
         if ((self.touched >> i & 1) != 0)
             GWI_KEEP_ERRNO(settle_group(library, &gwi.communicators[i], result, ticks));
