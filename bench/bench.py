@@ -137,6 +137,24 @@ class Bench:
         self.say(f"| start and end of `true` | - | {base / 1e3:.3f} ms | **{median / 1e3:+.3f} ms** | "
                  f"{low / 1e3:+.3f} to {high / 1e3:+.3f} | {100 * median / base:+.1f} % | {len(numbers['with_us'])} pairs |")
 
+    def nccl_cost(self, gpu):
+        """From C, from C below Python functions, and from Python. The stand-in for NCCL refuses the calls at once."""
+        library = os.path.join(self.build, "bench", "libbench-nccl-cost.so")
+        script = [sys.executable, "-B", os.path.join(HERE, "nccl_python.py")]
+        for words, argv in (("a call of NCCL", [os.path.join(self.build, "bench", "bench-nccl-cost")]),
+                            ("the same below 20 Python functions", [*script, "extension", library]),
+                            ("the same from Python by ctypes", [*script, "ctypes", library])):
+            path = os.path.join(self.build, "tests", "nccl")
+            numbers = run_json(["env", f"LD_LIBRARY_PATH={path}", *self.under_gpuwhy(gpu, argv)], self.options.seconds)
+            for key, how in (("burst", "one after the other"), ("rested", "each 30 us, with call site")):
+                if key + "_on_ns" not in numbers:
+                    continue
+                on, off = numbers[key + "_on_ns"], numbers[key + "_off_ns"]
+                median, low, high = interval(paired(on, off))
+                calls = numbers["calls_a_block"] if key == "burst" else 1
+                self.say(f"| {words}, {how} | stand-in | {statistics.median(off):.0f} ns | **{median:+.0f} ns** | "
+                         f"{low:+.0f} to {high:+.0f} | - | {len(on)} x {calls} |")
+
     def training(self, work, words, launch_ns, sites_only=False, settings=()):
         layout = run_json([os.path.join(self.build, "bench", "bench-hook-cost"), "--layout"], 10)
         argv = [sys.executable, "-B", os.path.join(HERE, "gpu", "training.py"), work, "--slots",
@@ -246,6 +264,7 @@ class Bench:
             found = self.part(self.hook_cost, "real", columns=7)
             if found is not None:
                 launch_ns = interval(paired(found[0]["launch_on_ns"], found[0]["launch_off_ns"]))[0]
+        self.part(self.nccl_cost, "virtual:h200", columns=7)
         self.part(self.start_cost, "real" if self.card else "virtual:h200", columns=7)
         self.say()
         self.say("## A training")

@@ -1,33 +1,35 @@
 /* Measures the cost of recording a call of NCCL. The stand-in for NCCL refuses the calls, which takes a few ns, so
- * nearly all the time is ours. pncclAllReduce is the same function, but its calls are not recorded.
- * - One after the other: few of the calls get a call site (src/inside/hook/nccl.c).
- * - One each 30 us, as in training: every call gets a call site.
+ * nearly all the time is ours. pncclAllReduce is the same function. Its calls are not recorded if dlsym() found it.
+ * - burst: one after the other. Few of the calls get a call site (src/inside/hook/nccl.c).
+ * - rested: one each 30 us, as in training. Every call gets a call site.
  *
- * Prints the median time per call in ns. Compare only times of the same run.
+ * Prints the times per call in ns as JSON, of recorded (on) and unrecorded (off) calls in turns. The program is built
+ * as a library, too, which nccl_python.py calls: then there are Python frames on the stack, as with PyTorch.
  *
  *   gpuwhy run --quiet --gpu virtual:h200 -- bench-nccl-cost */
 #include "calls.h"
 #include "gw_cuda_calls.h"
 #include "gw_nccl_abi.h"
 
-#include <stdio.h>
-#include <string.h>
+#include <dlfcn.h>
+#include <stdint.h>
 
-enum { ROUNDS = 400, CALLS = 200, NO_TYPE = 99, REST_NS = 30000 };
+enum { ROUNDS = 1000, CALLS = 200, NO_TYPE = 99, REST_NS = 30000 };
 
 int ncclAllReduce(const void *from, void *to, size_t elements, int type, int op, ncclComm_t comm, CUstream stream);
-int pncclAllReduce(const void *from, void *to, size_t elements, int type, int op, ncclComm_t comm, CUstream stream);
 int ncclCommInitRank(ncclComm_t *ret_comm, int size, ncclUniqueId id, int rank);
 int ncclGetUniqueId(ncclUniqueId *ret_id);
+int bench_nccl_cost(void) __attribute__((visibility("default")));
 
 static ncclComm_t comm;
+static __typeof__(ncclAllReduce) *unrecorded;
 
 static double burst(int is_recorded)
 {
     double begin = now_ns();
     for (int i = 0; i < CALLS; i++)
         (void)(is_recorded ? ncclAllReduce(NULL, NULL, 1, NO_TYPE, 0, comm, NULL)
-                           : pncclAllReduce(NULL, NULL, 1, NO_TYPE, 0, comm, NULL));
+                           : unrecorded(NULL, NULL, 1, NO_TYPE, 0, comm, NULL));
     return (now_ns() - begin) / CALLS;
 }
 
@@ -38,24 +40,24 @@ static double rested(int is_recorded)
         ;
     begin = now_ns();
     (void)(is_recorded ? ncclAllReduce(NULL, NULL, 1, NO_TYPE, 0, comm, NULL)
-                       : pncclAllReduce(NULL, NULL, 1, NO_TYPE, 0, comm, NULL));
+                       : unrecorded(NULL, NULL, 1, NO_TYPE, 0, comm, NULL));
     return now_ns() - begin;
 }
 
-/* Print the difference between the medians of recorded and unrecorded calls, measured alternately. */
-static void measure(const char *name, double (*one)(int), int count)
+static void measure(const char *name, double (*one)(int))
 {
-    static double time[2][ROUNDS * 10];
-    for (int i = -count / 10; i < count; i++) /* the first rounds are not counted */
+    static double time[2][ROUNDS];
+    for (int i = -ROUNDS / 10; i < ROUNDS; i++) /* the first rounds are not counted */
         for (int is_recorded = 0; is_recorded < 2; is_recorded++)
             time[is_recorded][i < 0 ? 0 : i] = one(is_recorded);
-    for (int k = 0; k < 2; k++)
-        qsort(time[k], (size_t)count, sizeof time[k][0], compare);
-    printf("%-28s %6.1f ns unrecorded, %6.1f ns recorded: %+.1f ns\n", name, time[0][count / 2], time[1][count / 2],
-           time[1][count / 2] - time[0][count / 2]);
+    for (int k = 0; k < 2; k++) {
+        printf("\"%s_%s_ns\": [", name, k == 0 ? "off" : "on");
+        for (int i = 0; i < ROUNDS; i++)
+            printf("%.1f%s", time[k][i], i + 1 < ROUNDS ? ", " : "],\n");
+    }
 }
 
-int main(void)
+int bench_nccl_cost(void)
 {
     CUdevice device;
     CUcontext context;
@@ -66,7 +68,19 @@ int main(void)
     CHECK(cuCtxSetCurrent(context));
     CHECK(ncclGetUniqueId(&id));
     CHECK(ncclCommInitRank(&comm, 1, id, 0));
-    measure("calls one after the other", burst, ROUNDS);
-    measure("a call each 30 us", rested, ROUNDS * 10);
-    return 0;
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    unrecorded = library == NULL ? NULL : (__typeof__(unrecorded))(uintptr_t)dlsym(library, "pncclAllReduce");
+    check(unrecorded == NULL, "dlsym");
+    printf("{");
+    measure("burst", burst);
+    measure("rested", rested);
+    printf("\"calls_a_block\": %d}\n", CALLS);
+    return fflush(stdout);
 }
+
+#ifndef BENCH_IS_LIBRARY
+int main(void)
+{
+    return bench_nccl_cost();
+}
+#endif
