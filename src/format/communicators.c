@@ -122,6 +122,7 @@ static gw_status tell_communicator(teller *it, uint32_t place, const gw_buffer_c
         GW_FACT_SET(end_ns, ns_of(it, c->end_ticks)),
         GW_FACT_SET(ready, c->is_ready != 0),
         GW_FACT_SET(aborted, c->is_aborted != 0),
+        GW_FACT_SET(captured, c->has_captured != 0),
         GW_FACT_SET(site, c->init_site),
         GW_FACT_SET(collectives, c->collectives),
         GW_FACT_SET(p2p, c->p2p),

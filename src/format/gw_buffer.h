@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 enum {
-    GW_BUFFER_VERSION = 4,
+    GW_BUFFER_VERSION = 5,
     GW_BUFFER_BYTES = 4 << 20,
     GW_RING_ENTRIES = 2048,
     GW_SLOT_COUNT = 128,
@@ -162,10 +162,10 @@ typedef struct gw_buffer_communicator {
     uint32_t size, rank;         /* size 0: unknown */
     int32_t device;              /* -1: unknown */
     uint32_t init_site, init_tid;
-    uint32_t splits; /* used by the hook: calls of ncclCommSplit */
-    uint32_t is_aborted;
-    _Atomic uint32_t is_ready; /* a call that made it, or used it, has returned success */
-    _Atomic uint64_t total;    /* calls so far; the next one is stored in last[total % GW_NCCL_LAST] */
+    uint32_t splits;                   /* used by the hook: calls of ncclCommSplit */
+    uint16_t is_aborted, has_captured; /* has_captured: a call was captured into a graph */
+    _Atomic uint32_t is_ready;         /* a call that made it, or used it, has returned success */
+    _Atomic uint64_t total;            /* calls so far; the next one is stored in last[total % GW_NCCL_LAST] */
     _Atomic uint64_t collectives, p2p;
     _Atomic uint64_t calls[GW_NCCL_CALL_COUNT];
     gw_buffer_collective last[GW_NCCL_LAST];

@@ -1,11 +1,14 @@
 """docs/answers shows what gpuwhy really prints. Commands of this build are run, the others are parsed; links must
 exist."""
+import functools
 import os
 import pathlib
 import re
 import shlex
 import subprocess
+import sys
 import tempfile
+import textwrap
 import unittest
 
 GPUWHY = pathlib.Path(os.environ["GPUWHY"])
@@ -46,7 +49,42 @@ def verdict_of(text):
     return match and (match["cause"] or match["likeliest"], match["certainty"])
 
 
+# A listing begins with the name of what it needs. An interpreter that has it: this one, or the system's.
+NEEDS = {"# PyTorch": "torch", "# TensorFlow": "tensorflow", "# JAX": "jax"}
+PYTHONS = [sys.executable, "/usr/bin/python3", *filter(None, [os.environ.get("GPUWHY_TEST_PYTHON")])]
+
+
+def listings(page):
+    """Return (first line, code) for each block of code that has a name of NEEDS as its first line."""
+    blocks = re.findall(r"(?:^(?:    .*)?\n)+", page.read_text(), re.M)
+    code = [textwrap.dedent(block).strip("\n") + "\n" for block in blocks]
+    return [(text.splitlines()[0], text) for text in code if text.splitlines()[:1] and text.splitlines()[0] in NEEDS]
+
+
+@functools.lru_cache
+def python_with(module):
+    for python in PYTHONS:
+        if subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
 class Answers(unittest.TestCase):
+    def test_listings_run(self):
+        found = [(page, *listing) for page in PAGES for listing in listings(page)]
+        self.assertGreaterEqual(len(found), 9)
+        for page, name, code in found:
+            with self.subTest(page=page.name, listing=name), tempfile.TemporaryDirectory() as folder:
+                compile(code, page.name, "exec")
+                python = python_with(NEEDS[name])
+                if python is None or SANITIZED:
+                    self.skipTest(f"{name[2:]} is not installed")
+                program = pathlib.Path(folder, "listing.py")
+                program.write_text(code)
+                environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="2", JAX_PLATFORMS="cpu")
+                done = subprocess.run([python, program], cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_what_can_be_run_here_says_what_is_shown(self):
         ran = 0
         for page in PAGES:

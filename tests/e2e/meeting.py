@@ -8,25 +8,35 @@ import sys
 from harness import GPUWHY, Card, Failure, Workplace, base_environment, behind_sanitizer, expect, main, new_folder
 
 C10D = '''"""Stands in for PyTorch's module: a store that answers with the number of ranks that have come."""
-import socket, socketserver, threading, time
+import os, socket, socketserver, threading, time
 
 class Answer(socketserver.BaseRequestHandler):
     def handle(self):
         with self.server.lock:
             self.server.come += 1
-        while self.request.recv(1):
+        while os.read(self.request.fileno(), 1):  # as libuv does: the kernel counts it like a file
             while self.server.waits and self.server.come < self.server.of:
                 time.sleep(0.05) if self.server.come_soon else threading.Event().wait()
-            self.request.sendall(bytes([self.server.come]))
+            os.write(self.request.fileno(), bytes([self.server.come]))
 
-def serve(of, waits=False):
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer)
+def serve(of, waits=False, port=0):
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", port), Answer)
     server.daemon_threads, server.lock, server.come, server.of, server.waits, server.come_soon = True, threading.Lock(), 0, of, waits, False
     threading.Thread(target=server.serve_forever, args=(1000,), daemon=True).start()
     return server.server_address[1]
 
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
 def init_process_group(port, of):
-    store = socket.create_connection(("127.0.0.1", port))
+    while True:
+        try:
+            store = socket.create_connection(("127.0.0.1", port))
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
     while True:
         store.sendall(b"?")
         if store.recv(1)[0] >= of:
@@ -57,6 +67,8 @@ def rank(number, port):
                 file.write(b"x" * 10000)
                 file.flush()
                 time.sleep(0.01)
+    if how == "served" and number == 0:
+        dist.serve(of, port=port)
     if how == "steps":
         dist.small_steps(port, 7)
     else:
@@ -65,7 +77,7 @@ def rank(number, port):
 if "RANK" in os.environ:
     rank(int(os.environ["RANK"]), int(os.environ["PORT"]))
 else:
-    port = dist.serve(of, waits=how == "sleeps")
+    port = dist.free_port() if how == "served" else dist.serve(of, waits=how == "sleeps")
     ranks = [subprocess.Popen([sys.executable, *sys.argv], env=dict(os.environ, RANK=str(i), WORLD_SIZE=str(of), PORT=str(port)))
              for i in range(2)]
     sys.exit(max(abs(one.wait()) for one in ranks))
@@ -110,6 +122,7 @@ CASES = {
     "sleeps": (hangs, "sleeps", 2, "rank 0 waits until all ranks of the job have come; rank 1 is elsewhere", ("# AWAY", "# MEETS")),
     "ended": (hangs, "ended", 2, "rank 0 waits until all ranks of the job have come; rank 1 has no process", ("# MEETS",)),
     "absent": (hangs, "absent", 3, "ranks 0, 1 wait until all ranks of the job have come; rank 2 has no process", ("# MEETS",)),
+    "served": (hangs, "served", 3, "ranks 0, 1 wait until all ranks of the job have come; rank 2 has no process", ("# MEETS",)),
     "loads": (goes_on, "loads", 2),  # the twin of "sleeps": slow, but it comes
     "steps": (goes_on, "steps", 2),  # asks the store as often, but not to meet
 }

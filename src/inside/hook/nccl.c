@@ -156,7 +156,8 @@ static communicator *take_place(uint64_t id, uint32_t size, uint32_t rank)
         if (!atomic_compare_exchange_strong(&c->state, &state, GW_NCCL_MAKING))
             continue;
         c->handle = c->end_ticks = c->total = c->collectives = c->p2p = c->is_ready = 0;
-        c->is_aborted = c->splits = c->init_site = c->init_tid = 0;
+        c->is_aborted = c->has_captured = 0;
+        c->splits = c->init_site = c->init_tid = 0;
         c->init_ticks = 0;
         for (int i = 0; i < GW_NCCL_CALL_COUNT; i++)
             c->calls[i] = 0;
@@ -296,6 +297,8 @@ static void begin(call *it, int library, unsigned what, size_t elements, int typ
     e->result = 0;
     e->call = (uint16_t)what;
     e->is_captured = is_captured(stream);
+    if (e->is_captured)
+        c->has_captured = 1;
     e->state = GW_COLLECTIVE_ENTERED;
     it->stamp = index + 1;
     it->entry = e;

@@ -323,6 +323,8 @@ static bool fill_rank(const gwi_case *c, bool with_places, const gw_hang *newest
                       .has_replays = captured || process->counter[GW_COUNT_GRAPH_LAUNCH] > 0};
     rank->is_whole = gwi_is_whole(c->model) && process->lost_events == 0 && !process->is_several &&
                      !process->nccl_unseen && process->communicator_count <= GW_RANK_COMMUNICATORS_MAX;
+    for (size_t i = 0; i < process->communicator_count; i++)
+        rank->has_replays = rank->has_replays || process->communicator[i].has_captured;
     bool waits = hang.waiting != NULL || has_waited_long(c->model, process->pid);
     bool is_inside = inside_ns != UINT64_MAX && (newest != NULL || is_long_ago(c->model, inside_ns));
     rank->is_stuck = (waits && gwi_has_nccl_work(c->model, process->pid)) || is_inside || was_watchdog(c, process);

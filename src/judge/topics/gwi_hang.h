@@ -45,8 +45,8 @@ typedef struct gwi_job_rank {
  * apart: the stack is inside a collective; the main thread sleeps or waits for the end of a thread; the place is not
  * that of most ranks. Returns false if none does. */
 bool gwi_find_elsewhere(const gwi_case *c, const gwi_job_rank *rank, size_t count, bool is_elsewhere[]);
-/* List the ranks that stand still, or that wait for the others to come. Returns their number; 0 if there is no such job, if it went on, or if a rank waits
- * for another job. */
+/* List the ranks that stand still, or that wait for the others to come. Returns their number; 0 if there is no such
+ * job, if it went on, or if a rank waits for another job. */
 size_t gwi_job_ranks(const gwi_case *c, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX]);
 /* True if the kind of the hang is GWI_HANG_JOB, and the ranks stand in calls that cannot meet. */
 bool gwi_are_job_calls_apart(const gwi_case *c);

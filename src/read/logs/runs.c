@@ -18,6 +18,7 @@ typedef struct walk {
     const gw_log_find *stamped; /* the last line with a time */
     uint64_t begin;             /* the first line of the last run; 0: of the first run */
     uint64_t begins_after;      /* the find with this order, and later ones, are of the last run */
+    uint64_t lines_min;         /* fewer lines with finds are no run */
 } walk;
 
 static bool is_failure(const gw_log_find *find)
@@ -73,21 +74,22 @@ static uint64_t line_again(const gw_log_file *file, uint64_t from, uint64_t to)
     return 0;
 }
 
-static void begin_at(walk *w, uint64_t line, uint64_t order)
+static void begin_at(walk *w, uint64_t line, uint64_t order, uint64_t lines_min)
 {
-    *w = (walk){.begin = line, .begins_after = order};
+    *w = (walk){.begin = line, .begins_after = order, .lines_min = lines_min};
 }
 
 static void step(walk *w, const gw_log_file *file, const gw_log_find *find)
 {
     uint64_t again = w->failure != NULL ? line_again(file, w->failure->line, find->line) : 0;
     if (find->sign == GW_SAYS_RUN_BEGINS) {
-        begin_at(w, find->line, find->order);
+        begin_at(w, find->line, find->order, 1);
     } else if (again != 0) {
-        begin_at(w, again, find->order - (find->line - again));
+        begin_at(w, again, find->order - (find->line - again), 1);
     } else if (w->failure != NULL && reads_on(find) && find->order > w->failure->order &&
                (counts_again(w->counted, find) || is_much_later(w->stamped, find))) {
-        begin_at(w, w->failure->line + 1, w->failure->order + 1);
+        begin_at(w, w->failure->line + 1, w->failure->order + 1,
+                 2); /* a single one may be a bar that is drawn once more */
     }
     if (is_failure(find))
         w->failure = find;
@@ -113,13 +115,16 @@ static walk walk_file(const gw_log *log, uint32_t file)
 /* True if the last run has more lines than its command: after another failed command, the first run is the question. */
 static bool has_output(const gw_log *log, uint32_t file, const walk *w)
 {
-    size_t finds = 0;
+    uint64_t lines = 0, line = 0;
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        finds += find->file == file && find->order >= w->begins_after && find->sign != GW_SAYS_PROMPT &&
-                 find->sign != GW_SAYS_RUN_BEGINS;
+        if (find->file != file || find->order < w->begins_after || find->line == line || find->sign == GW_SAYS_PROMPT ||
+            find->sign == GW_SAYS_RUN_BEGINS)
+            continue;
+        line = find->line;
+        lines++;
     }
-    return finds > 0;
+    return lines >= w->lines_min;
 }
 
 static bool room_for(const gw_log *log, gw_log *part)

@@ -36,6 +36,7 @@ typedef struct gw_communicator {
     uint64_t t_init_ns, t_end_ns; /* t_end_ns: destroyed, finalized or aborted; 0: not */
     bool is_ready;                /* its init call has returned success */
     bool is_aborted;
+    bool has_captured; /* a call was captured into a graph, so its number says nothing about what has run */
     uint32_t init_site;
     uint64_t collectives, p2p; /* calls made */
     uint64_t calls[GW_NCCL_CALL_COUNT];

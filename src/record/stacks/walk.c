@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Do not search for separate debug files: the search could contact servers on the network. */
 static int no_debug_files(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base, const char *file,
@@ -148,14 +149,29 @@ static void native_first(gw_stack_thread *thread, size_t python_count)
     memcpy(thread->frame + native_count, python, python_count * sizeof python[0]);
 }
 
-/* Read the stack of a thread that sleeps. It counts only if the thread did not run meanwhile. Functions that use the
- * frame pointer end the walk early, because no other register is known. */
-static void walk_asleep(const walker *it, gw_stack_thread *thread)
+/* Copy the stack of a thread that sleeps, and read its Python frames. Returns false if the thread ran meanwhile. */
+static bool copy_asleep(const walker *it, gw_stack_thread *thread)
 {
     gwi_asleep before, after;
     bool asleep = gwi_asleep_read(it->pid, thread, &before) && gwi_copy_asleep(it->pid, thread->tid, it->copy);
     gwi_stacks_unheld(it->pid, it->process, thread, it->python);
-    asleep = asleep && gwi_asleep_read(it->pid, thread, &after) && strcmp(before.text, after.text) == 0;
+    return asleep && gwi_asleep_read(it->pid, thread, &after) && strcmp(before.text, after.text) == 0;
+}
+
+/* Read the stack of a thread that sleeps. It counts only if the thread did not run meanwhile; one that polls is looked
+ * at several times. Functions that use the frame pointer end the walk early, because no other register is known. */
+static void walk_asleep(const walker *it, gw_stack_thread *thread)
+{
+    enum { LOOKS_MAX = 5 };
+    const struct timespec pause_time = {.tv_nsec = 1000000};
+    char no_python[sizeof it->process->no_python];
+    memcpy(no_python, it->process->no_python, sizeof no_python);
+    bool asleep = copy_asleep(it, thread);
+    for (int i = 1; i < LOOKS_MAX && !asleep && thread->frame_count == 0 && thread->state == 'S'; i++) {
+        nanosleep(&pause_time, NULL);
+        memcpy(it->process->no_python, no_python, sizeof no_python); /* why the look before gave nothing */
+        asleep = copy_asleep(it, thread);
+    }
     size_t python_count = thread->frame_count;
     if (asleep) {
         unwind(it, thread);

@@ -83,6 +83,12 @@ static bool is_meeting(const gw_model *model, const gwi_job_rank *rank)
     return false;
 }
 
+static bool has_stack(const gw_model *model, const gwi_job_rank *rank)
+{
+    const gw_stack *stack = gw_sites_stack(model->sites, rank->main_thread->site);
+    return stack != NULL && stack->count > 0;
+}
+
 /* True if these ranks are a hang: all ranks of a job, or some that wait for the others to come. */
 static bool is_job(const gw_model *model, const gwi_job_rank *rank, size_t count)
 {
@@ -437,23 +443,24 @@ static size_t add_all_missing(const gwi_case *c, const gwi_job_rank *rank, size_
 static bool say_meeting(const gwi_case *c, gwi_finding *finding, const gwi_job_rank *rank, size_t count)
 {
     bool is_elsewhere[GWI_JOB_RANKS_MAX] = {false}, is_waiting[GWI_JOB_RANKS_MAX];
-    size_t away = 0;
+    size_t away = 0, unknown = 0; /* unknown: ranks whose stack could not be read */
     const gwi_job_rank *shown = &rank[count - 1];
     gw_text text = {0};
     for (size_t i = count; i-- > 0;) {
         is_waiting[i] = is_meeting(c->model, &rank[i]);
-        is_elsewhere[i] = !is_waiting[i];
+        is_elsewhere[i] = !is_waiting[i] && has_stack(c->model, &rank[i]);
+        unknown += !is_waiting[i] && !is_elsewhere[i];
         shown = is_elsewhere[i] && away++ == 0 ? &rank[i] : shown;
     }
     add_ranks(&text, rank, count, is_waiting);
-    gw_text_addf(&text, " wait%s until all ranks of the job have come", count - away == 1 ? "s" : "");
+    gw_text_addf(&text, " wait%s until all ranks of the job have come", count - away - unknown == 1 ? "s" : "");
     if (away > 0) {
         gw_text_add_str(&text, "; ");
         add_ranks(&text, rank, count, is_elsewhere);
         gw_text_addf(&text, " %s elsewhere", away == 1 ? "is" : "are");
     }
     size_t missing = add_all_missing(c, rank, count, &text);
-    if (away + missing == 0)
+    if (away + missing + unknown == 0)
         gw_text_addf(&text, ", and all %zu that were started have: the program expects more ranks than that", count);
     gwi_headline(finding, "no progress for %.1f s: %s", (double)rank[0].hang->for_ns / 1e9, gw_text_str(&text));
     finding->failed = finding->failed || text.failed;

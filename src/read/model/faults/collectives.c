@@ -114,6 +114,7 @@ static void read_communicator(gw_model *model, gwi_process *process, const gw_it
     c->t_end_ns = said.end_ns;
     c->is_ready = said.ready;
     c->is_aborted = said.aborted;
+    c->has_captured = said.captured;
     c->init_site = said.site == 0 ? 0 : gw_sites_number(model->sites, item->pid, said.site);
     c->collectives = said.collectives;
     c->p2p = said.p2p;

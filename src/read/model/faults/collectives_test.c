@@ -38,11 +38,11 @@ static void sync(uint64_t stream)
 static void fact_comm(unsigned place, unsigned generation)
 {
     char text[300];
-    snprintf(
-        text, sizeof text,
-        "handle=0x1000 id=0xabc size=2 rank=1 device=0 place=%u generation=%u init_ns=5 end_ns=0 ready=1 aborted=0 "
-        "site=0 collectives=7 p2p=2 calls=7,0,0,0,0,0,0,0,2,0",
-        place, generation);
+    snprintf(text, sizeof text,
+             "handle=0x1000 id=0xabc size=2 rank=1 device=0 place=%u generation=%u init_ns=5 end_ns=0 ready=1 "
+             "aborted=0 captured=1 "
+             "site=0 collectives=7 p2p=2 calls=7,0,0,0,0,0,0,0,2,0",
+             place, generation);
     gw_feed_fact(&feed, "nccl.comm", text);
 }
 
@@ -85,7 +85,8 @@ GW_TEST(facts_are_read)
     const gw_communicator *c = model->process[0].communicator;
     assert_int_equal(c->handle, 0x1000);
     assert_int_equal(c->id, 0xabc);
-    assert_true(c->size == 2 && c->rank == 1 && c->device == 0 && c->is_ready && !c->is_aborted && c->t_end_ns == 0);
+    assert_true(c->size == 2 && c->rank == 1 && c->device == 0 && c->is_ready && !c->is_aborted && c->has_captured &&
+                c->t_end_ns == 0);
     assert_true(c->collectives == 7 && c->p2p == 2);
     assert_true(c->calls[GW_NCCL_ALL_REDUCE] == 7 && c->calls[GW_NCCL_SEND] == 2 && c->calls[GW_NCCL_RECV] == 0);
     const gw_collective *call = c->last;

@@ -91,7 +91,10 @@ typedef struct gwi_still_process {
 /* What the ranks have done while they may wait for all ranks to come (meeting.c). */
 typedef struct gwi_meeting {
     uint64_t since_ns; /* nothing has moved since then; 0: not known yet */
-    uint64_t cpu_ms, io_bytes, outside_bytes, processes;
+    uint64_t cpu_ms, outside_bytes, processes;
+    uint64_t io_bytes; /* of ranks that serve nothing: read() and write() */
+    uint64_t server_io_bytes,
+        served_bytes; /* of ranks that serve, and those of them that are answers to the run's ranks */
     uint64_t members; /* changes if a rank is started or ends */
     bool is_known, is_meeting, told;
     unsigned told_count;

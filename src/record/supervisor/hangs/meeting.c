@@ -4,7 +4,8 @@
  * such ranks do not stand still in the sense of still_job.c.
  *
  * The ranks are candidates if, for the whole time:
- * - no rank was started or ended, read or wrote a file, used the driver, or used more than a tenth of a processor;
+ * - no rank was started or ended, read or wrote a file, used the driver, or used more than a tenth of a processor. A
+ *   rank that serves the store may use read() and write() for it (PyTorch's store does since 2.4, by libuv);
  * - no bytes came or went over connections that leave the run;
  * - ranks are connected with one server of the run at most, the launcher aside.
  * A job that works in small steps may look the same, so the judge decides by the stacks (job_hang.c). */
@@ -20,6 +21,7 @@
 /* An open socket of a process of the run. */
 typedef struct owned {
     const gwi_socket *socket;
+    pid_t pid;
     bool is_rank;
 } owned;
 
@@ -27,6 +29,7 @@ typedef struct owners {
     const gwi_sockets *sockets;
     owned *item; /* owned */
     size_t count, capacity;
+    pid_t pid; /* of the process whose sockets are added */
     bool is_rank, failed;
 } owners;
 
@@ -39,7 +42,7 @@ static bool add_owner(void *user, int fd, const char *target)
         return true;
     all->failed = !gw_array_room(&all->item, all->count, &all->capacity, sizeof *all->item);
     if (!all->failed)
-        all->item[all->count++] = (owned){found, all->is_rank};
+        all->item[all->count++] = (owned){found, all->pid, all->is_rank};
     return !all->failed;
 }
 
@@ -58,6 +61,20 @@ static const owned *server_of(const owners *all, const gwi_socket *socket)
         if (all->item[i].socket->is_listening && all->item[i].socket->local.port == socket->local.port)
             return &all->item[i];
     return NULL;
+}
+
+/* Add up the bytes of the connections in which the process answers others of the run. */
+static uint64_t served_bytes(const owners *all, pid_t pid)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        const owned *one = &all->item[i];
+        if (one->pid != pid || one->socket->is_listening || !has_peer(all, one->socket))
+            continue;
+        const owned *server = server_of(all, one->socket);
+        bytes += server != NULL && server->pid == pid ? one->socket->bytes : 0;
+    }
+    return bytes;
 }
 
 /* Add up the bytes of connections that leave the run, and find out whether the ranks are connected with at most one
@@ -91,17 +108,25 @@ static gwi_meeting measure(const gwi_still_job *job)
     owners all = {.sockets = &sockets};
     for (size_t i = 0; i < job->process_count && now.is_known; i++) {
         const gwi_still_process *process = &job->process[i];
-        uint64_t cpu_ms = 0, in = 0, out = 0;
+        uint64_t cpu_ms = 0;
         all.is_rank = process->has_rank;
+        all.pid = process->pid;
         now.is_known = gw_process_files((int)process->pid, add_owner, &all) && !all.failed;
         if (!process->has_rank || !now.is_known)
             continue;
-        now.is_known = gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms) && gw_process_io((int)process->pid, &in, &out);
+        now.is_known = gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms);
         now.cpu_ms += cpu_ms;
-        now.io_bytes += in + out;
         now.members =
             gw_hash_mix(gw_hash_mix(now.members, process->start_ticks), process->exe_hash ^ (uint64_t)process->pid);
         now.processes++;
+    }
+    for (size_t i = 0; i < job->process_count && now.is_known; i++) {
+        uint64_t in, out, served = served_bytes(&all, job->process[i].pid);
+        if (!job->process[i].has_rank)
+            continue;
+        now.is_known = gw_process_io((int)job->process[i].pid, &in, &out);
+        now.served_bytes += served;
+        *(served > 0 ? &now.server_io_bytes : &now.io_bytes) += in + out;
     }
     see_connections(&all, &now);
     free(all.item);
@@ -112,8 +137,13 @@ static gwi_meeting measure(const gwi_still_job *job)
 static bool has_moved(const gwi_meeting *before, const gwi_meeting *now, uint64_t elapsed_ms)
 {
     enum { STEPS_MS = 20, SHARE = 10 };
-    return !before->is_known || !now->is_known || !now->is_meeting || before->members != now->members ||
-           before->io_bytes != now->io_bytes || before->outside_bytes != now->outside_bytes ||
+    /* The sockets are read before the processes: what is answered in between is a few bytes. */
+    const uint64_t between_bytes = 4096;
+    bool has_written =
+        now->io_bytes != before->io_bytes ||
+        now->server_io_bytes - before->server_io_bytes > now->served_bytes - before->served_bytes + between_bytes;
+    return !before->is_known || !now->is_known || !now->is_meeting || before->members != now->members || has_written ||
+           before->outside_bytes != now->outside_bytes ||
            now->cpu_ms > before->cpu_ms + now->processes * (STEPS_MS + elapsed_ms / SHARE);
 }
 
