@@ -78,8 +78,13 @@ if "RANK" in os.environ:
     rank(int(os.environ["RANK"]), int(os.environ["PORT"]))
 else:
     port = dist.free_port() if how == "served" else dist.serve(of, waits=how == "sleeps")
-    ranks = [subprocess.Popen([sys.executable, *sys.argv], env=dict(os.environ, RANK=str(i), WORLD_SIZE=str(of), PORT=str(port)))
+    ranks = [subprocess.Popen([sys.executable, *sys.argv], env=dict(os.environ, RANK=str(i), WORLD_SIZE=str(of), PORT=str(port), MASTER_ADDR=sys.argv[2]))
              for i in range(2)]
+    if how == "far":  # stops waiting for the third after a while
+        time.sleep(9)
+        [one.kill() for one in ranks]
+        [one.wait() for one in ranks]
+        sys.exit(0)
     sys.exit(max(abs(one.wait()) for one in ranks))
 '''
 
@@ -95,7 +100,7 @@ def run(place, how, of, after, *options):
     module.write_text(C10D)
     (folder / "job.py").write_text(JOB)
     command = [str(GPUWHY), "run", *Card().options(), "--json", str(folder / "verdict.json"), "-o", str(folder / "run.gpuwhy"),
-               "--hang-after", after, *options, "--", *behind_sanitizer([sys.executable, folder / "job.py", how])]
+               "--hang-after", after, *options, "--", *behind_sanitizer([sys.executable, folder / "job.py", how, "far.example" if how == "far" else "127.0.0.1"])]
     done = subprocess.run(command, cwd=folder, env=base_environment(folder) | {"OF": str(of)}, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100)
     return done.returncode, json.loads((folder / "verdict.json").read_text()), done.stderr.decode(errors="replace")
@@ -123,6 +128,8 @@ CASES = {
     "ended": (hangs, "ended", 2, "rank 0 waits until all ranks of the job have come; rank 1 has no process", ("# MEETS",)),
     "absent": (hangs, "absent", 3, "ranks 0, 1 wait until all ranks of the job have come; rank 2 has no process", ("# MEETS",)),
     "served": (hangs, "served", 3, "ranks 0, 1 wait until all ranks of the job have come; rank 2 has no process", ("# MEETS",)),
+    # Two of three ranks, and the third may be on another machine.
+    "far": (goes_on, "far", 3),
     "loads": (goes_on, "loads", 2),  # the twin of "sleeps": slow, but it comes
     "steps": (goes_on, "steps", 2),  # asks the store as often, but not to meet
 }

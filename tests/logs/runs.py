@@ -19,7 +19,7 @@ def steps(first, count, of, stamp=None):
 
 
 def trace(line, code, error):
-    return f'Traceback (most recent call last):\n  File "/work/fit.py", line {line}, in <module>\n    {code}\n{error}\n'
+    return f'Traceback (most recent call last):\n  File "/home/user/fit.py", line {line}, in <module>\n    {code}\n{error}\n'
 
 
 # name: cause, lines before the end, how it ends

@@ -141,7 +141,8 @@ static bool add_known(const gw_regression *row, const gw_software *software, gw_
     more[verdict->known_count].cure = row->cure;
     more[verdict->known_count].source = row->source;
     more[verdict->known_count++].certainty = certainty;
-    withdraw(row, &verdict->next);
+    if (certainty == GW_SUPPORTED)
+        withdraw(row, &verdict->next);
     return add_cure(row, certainty == GW_SUPPORTED, &verdict->next);
 }
 

@@ -438,7 +438,7 @@ static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
     gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
     line_number(reader, count);
     file->line_count = reader->counted;
-    reader->is_open = reader->block[count - 1] != '\n';
+    reader->is_open = count > 0 ? reader->block[count - 1] != '\n' : reader->is_open;
     reader->counted_at = 0;
     reader->block_bytes = all - taken;
     memmove(reader->block, reader->block + taken, reader->block_bytes);

@@ -48,12 +48,15 @@ static bool time_of(const char *text, uint64_t *ret_s)
     return false;
 }
 
-/* True if the second line was written at least 2 minutes after the first, or on another day. */
+/* True if the second line was written 2 minutes to 12 hours after the first. */
 static bool is_much_later(const gw_log_find *first, const gw_log_find *second)
 {
-    enum { GAP_S = 120 };
+    enum { GAP_S = 120, DAY_S = 86400 };
     uint64_t a, b;
-    return first != NULL && time_of(first->text, &a) && time_of(second->text, &b) && (b < a || b >= a + GAP_S);
+    if (first == NULL || !time_of(first->text, &a) || !time_of(second->text, &b))
+        return false;
+    uint64_t gap_s = (b + DAY_S - a) % DAY_S; /* lines of several ranks may go back by some seconds */
+    return gap_s >= GAP_S && gap_s < DAY_S / 2;
 }
 
 /* True if a counter of this line begins again at 0 or 1. */

@@ -165,11 +165,13 @@ static void walk_asleep(const walker *it, gw_stack_thread *thread)
     enum { LOOKS_MAX = 5 };
     const struct timespec pause_time = {.tv_nsec = 1000000};
     char no_python[sizeof it->process->no_python];
+    unsigned flags = thread->flags;
     memcpy(no_python, it->process->no_python, sizeof no_python);
     bool asleep = copy_asleep(it, thread);
     for (int i = 1; i < LOOKS_MAX && !asleep && thread->frame_count == 0 && thread->state == 'S'; i++) {
         nanosleep(&pause_time, NULL);
         memcpy(it->process->no_python, no_python, sizeof no_python); /* why the look before gave nothing */
+        thread->flags = flags;
         asleep = copy_asleep(it, thread);
     }
     size_t python_count = thread->frame_count;

@@ -69,7 +69,8 @@ static bool is_meeting_frame(const gw_frame *frame)
     if (frame->function == NULL)
         return false;
     if (!frame->python) /* a program may make the store itself */
-        return strstr(frame->function, "TCPStore") != NULL;
+        return strstr(frame->function, "TCPStore::TCPStore") != NULL ||
+               strstr(frame->function, "waitForWorkers") != NULL;
     return frame->file != NULL && strstr(frame->file, "torch/distributed/") != NULL &&
            GW_IS_ONE_OF(frame->function, functions);
 }
@@ -89,13 +90,24 @@ static bool has_stack(const gw_model *model, const gwi_job_rank *rank)
     return stack != NULL && stack->count > 0;
 }
 
+/* True if nothing but another rank or thread can be what this rank waits for: it does not read, run or start anything.
+ */
+static bool is_idle_elsewhere(const gw_model *model, const gwi_job_rank *rank)
+{
+    static const char *const waits[] = {"sleep", "lock", "join"};
+    return has_stack(model, rank) && GW_IS_ONE_OF(rank->main_thread->wait, waits);
+}
+
 /* True if these ranks are a hang: all ranks of a job, or some that wait for the others to come. */
 static bool is_job(const gw_model *model, const gwi_job_rank *rank, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (rank[i].hang->meets && is_meeting(model, &rank[i]))
-            return true;
-    return count > 1 && !rank[0].hang->meets;
+    size_t meeting = 0, idle = 0;
+    for (size_t i = 0; i < count && rank[0].hang->meets; i++) {
+        bool is_one = is_meeting(model, &rank[i]);
+        meeting += is_one;
+        idle += !is_one && is_idle_elsewhere(model, &rank[i]);
+    }
+    return count > 0 && rank[0].hang->meets ? meeting > 0 && meeting + idle == count : count > 1;
 }
 
 /* Facts of one hang are recorded together; a later hang replaces them. */
@@ -138,12 +150,23 @@ static bool only_receives(const char *call)
     return GW_IS_ONE_OF(call, calls);
 }
 
+/* True for a call that sends or receives one message, or waits for one. */
+static bool is_for_one(const char *call)
+{
+    static const char *const words[] = {"send", "Send", "recv", "Recv",  "Probe", "probe",
+                                        "wait", "Wait", "Test", "irecv", "isend"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(call, words[i]) != NULL)
+            return true;
+    return false;
+}
+
 /* How the calls of all ranks fit together. */
 typedef enum fit { MAY_MEET, DIFFER, ALL_RECEIVE } fit;
 
 static fit fit_of(const gwi_case *c, const gwi_job_rank *rank, size_t count)
 {
-    bool differ = false, receive = count > 0;
+    bool differ = false, is_p2p = true, receive = count > 0;
     const char *first = count == 0 ? NULL : call_of(c, &rank[0]);
     for (size_t i = 0; i < count; i++) {
         const char *call = call_of(c, &rank[i]);
@@ -151,14 +174,18 @@ static fit fit_of(const gwi_case *c, const gwi_job_rank *rank, size_t count)
             return MAY_MEET;
         differ = differ || strcmp(call, first) != 0;
         receive = receive && only_receives(call);
+        is_p2p = is_p2p && is_for_one(call);
     }
+    if (is_p2p && !receive)
+        return MAY_MEET; /* a message and its receiver have different calls */
     return receive ? ALL_RECEIVE : differ ? DIFFER : MAY_MEET;
 }
 
 bool gwi_are_job_calls_apart(const gwi_case *c)
 {
     static gwi_job_rank rank[GWI_JOB_RANKS_MAX];
-    return c->hang.kind == GWI_HANG_JOB && fit_of(c, rank, gwi_job_ranks(c, rank)) != MAY_MEET;
+    size_t count = c->hang.kind == GWI_HANG_JOB ? gwi_job_ranks(c, rank) : 0;
+    return count > 0 && !rank[0].hang->meets && fit_of(c, rank, count) != MAY_MEET;
 }
 
 /* ---- which rank is elsewhere ---- */
@@ -443,24 +470,23 @@ static size_t add_all_missing(const gwi_case *c, const gwi_job_rank *rank, size_
 static bool say_meeting(const gwi_case *c, gwi_finding *finding, const gwi_job_rank *rank, size_t count)
 {
     bool is_elsewhere[GWI_JOB_RANKS_MAX] = {false}, is_waiting[GWI_JOB_RANKS_MAX];
-    size_t away = 0, unknown = 0; /* unknown: ranks whose stack could not be read */
+    size_t away = 0;
     const gwi_job_rank *shown = &rank[count - 1];
     gw_text text = {0};
     for (size_t i = count; i-- > 0;) {
         is_waiting[i] = is_meeting(c->model, &rank[i]);
-        is_elsewhere[i] = !is_waiting[i] && has_stack(c->model, &rank[i]);
-        unknown += !is_waiting[i] && !is_elsewhere[i];
+        is_elsewhere[i] = !is_waiting[i];
         shown = is_elsewhere[i] && away++ == 0 ? &rank[i] : shown;
     }
     add_ranks(&text, rank, count, is_waiting);
-    gw_text_addf(&text, " wait%s until all ranks of the job have come", count - away - unknown == 1 ? "s" : "");
+    gw_text_addf(&text, " wait%s until all ranks of the job have come", count - away == 1 ? "s" : "");
     if (away > 0) {
         gw_text_add_str(&text, "; ");
         add_ranks(&text, rank, count, is_elsewhere);
         gw_text_addf(&text, " %s elsewhere", away == 1 ? "is" : "are");
     }
     size_t missing = add_all_missing(c, rank, count, &text);
-    if (away + missing + unknown == 0)
+    if (away + missing == 0)
         gw_text_addf(&text, ", and all %zu that were started have: the program expects more ranks than that", count);
     gwi_headline(finding, "no progress for %.1f s: %s", (double)rank[0].hang->for_ns / 1e9, gw_text_str(&text));
     finding->failed = finding->failed || text.failed;

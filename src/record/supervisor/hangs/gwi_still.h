@@ -83,20 +83,21 @@ typedef struct gwi_still_process {
     uint64_t exe_hash;    /* exec() may change the environment */
     bool has_rank, seen;
     uint32_t rank, of;
-    uint64_t cpu_ms;   /* when the job last made progress */
-    uint64_t position; /* of its main thread in the last look of gwi_still_ranks(); equal: it has not moved */
+    uint64_t cpu_ms;         /* when the job last made progress */
+    uint64_t meeting_cpu_ms; /* when gwi_meeting last moved */
+    uint64_t position;       /* of its main thread in the last look of gwi_still_ranks(); equal: it has not moved */
     gwi_shared shared;
 } gwi_still_process;
 
 /* What the ranks have done while they may wait for all ranks to come (meeting.c). */
 typedef struct gwi_meeting {
     uint64_t since_ns; /* nothing has moved since then; 0: not known yet */
-    uint64_t cpu_ms, outside_bytes, processes;
+    uint64_t outside_bytes, processes;
     uint64_t io_bytes; /* of ranks that serve nothing: read() and write() */
     uint64_t server_io_bytes,
         served_bytes; /* of ranks that serve, and those of them that are answers to the run's ranks */
     uint64_t members; /* changes if a rank is started or ends */
-    bool is_known, is_meeting, told;
+    bool is_known, is_busy, is_meeting, told; /* is_busy: a rank used more than a tenth of a processor */
     unsigned told_count;
     uint64_t told_at_ns;
 } gwi_meeting;

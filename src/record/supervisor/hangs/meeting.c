@@ -7,13 +7,15 @@
  * - no rank was started or ended, read or wrote a file, used the driver, or used more than a tenth of a processor. A
  *   rank that serves the store may use read() and write() for it (PyTorch's store does since 2.4, by libuv);
  * - no bytes came or went over connections that leave the run;
- * - ranks are connected with one server of the run at most, the launcher aside.
+ * - ranks are connected with one server of the run at most, the launcher aside;
+ * - a rank that is missing cannot be on another machine.
  * A job that works in small steps may look the same, so the judge decides by the stacks (job_hang.c). */
 #include "gwi_still.h"
 
 #include "gw_array.h"
 #include "gw_hash.h"
 #include "gw_process.h"
+#include "gw_rank.h"
 #include "gw_stacks.h"
 
 #include <stdlib.h>
@@ -101,8 +103,10 @@ static void see_connections(const owners *all, gwi_meeting *now)
     now->is_meeting = is_connected && is_one;
 }
 
-static gwi_meeting measure(const gwi_still_job *job)
+/* `elapsed_ms`: since the ranks last moved. */
+static gwi_meeting measure(const gwi_still_job *job, uint64_t elapsed_ms)
 {
+    enum { STEPS_MS = 20, SHARE = 10 };
     gwi_sockets sockets;
     gwi_meeting now = {.is_known = gwi_sockets_read(&sockets), .members = GW_HASH_START};
     owners all = {.sockets = &sockets};
@@ -115,15 +119,16 @@ static gwi_meeting measure(const gwi_still_job *job)
         if (!process->has_rank || !now.is_known)
             continue;
         now.is_known = gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms);
-        now.cpu_ms += cpu_ms;
+        now.is_busy = now.is_busy || cpu_ms > process->meeting_cpu_ms + STEPS_MS + elapsed_ms / SHARE;
         now.members =
             gw_hash_mix(gw_hash_mix(now.members, process->start_ticks), process->exe_hash ^ (uint64_t)process->pid);
         now.processes++;
     }
     for (size_t i = 0; i < job->process_count && now.is_known; i++) {
-        uint64_t in, out, served = served_bytes(&all, job->process[i].pid);
+        uint64_t in, out;
         if (!job->process[i].has_rank)
             continue;
+        uint64_t served = served_bytes(&all, job->process[i].pid);
         now.is_known = gw_process_io((int)job->process[i].pid, &in, &out);
         now.served_bytes += served;
         *(served > 0 ? &now.server_io_bytes : &now.io_bytes) += in + out;
@@ -134,32 +139,43 @@ static gwi_meeting measure(const gwi_still_job *job)
     return now;
 }
 
-static bool has_moved(const gwi_meeting *before, const gwi_meeting *now, uint64_t elapsed_ms)
+static bool has_moved(const gwi_meeting *before, const gwi_meeting *now)
 {
-    enum { STEPS_MS = 20, SHARE = 10 };
     /* The sockets are read before the processes: what is answered in between is a few bytes. */
     const uint64_t between_bytes = 4096;
     bool has_written =
-        now->io_bytes != before->io_bytes ||
+        now->io_bytes != before->io_bytes || now->served_bytes < before->served_bytes ||
+        now->server_io_bytes < before->server_io_bytes ||
         now->server_io_bytes - before->server_io_bytes > now->served_bytes - before->served_bytes + between_bytes;
-    return !before->is_known || !now->is_known || !now->is_meeting || before->members != now->members || has_written ||
-           before->outside_bytes != now->outside_bytes ||
-           now->cpu_ms > before->cpu_ms + now->processes * (STEPS_MS + elapsed_ms / SHARE);
+    return !before->is_known || !now->is_known || !now->is_meeting || now->is_busy || before->members != now->members ||
+           has_written || before->outside_bytes != now->outside_bytes;
 }
 
 bool gwi_meeting_look(gwi_still_job *job, uint64_t now_ns, uint64_t driver_ns)
 {
-    gwi_meeting *meeting = &job->meeting, now = measure(job);
+    gwi_meeting *meeting = &job->meeting, now = measure(job, (now_ns - meeting->since_ns) / 1000000u);
     bool was_told = meeting->told;
-    if (meeting->since_ns != 0 && driver_ns <= meeting->since_ns &&
-        !has_moved(meeting, &now, (now_ns - meeting->since_ns) / 1000000u))
+    if (meeting->since_ns != 0 && driver_ns <= meeting->since_ns && !has_moved(meeting, &now))
         return false;
     now.since_ns = now.processes == 0 ? 0 : now_ns;
     now.told_count = meeting->told_count;
     *meeting = now;
     for (size_t i = 0; i < job->process_count; i++)
-        (void)!gw_stacks_cpu_ms((uint32_t)job->process[i].pid, &job->process[i].cpu_ms);
+        (void)!gw_stacks_cpu_ms((uint32_t)job->process[i].pid, &job->process[i].meeting_cpu_ms);
     return was_told;
+}
+
+/* True if no rank can be on another machine: the store's address is this machine alone, or the launcher has started all
+ * ranks here. */
+static bool are_all_here(pid_t pid)
+{
+    enum { ENVIRONMENT_BYTES = 1 << 17 };
+    static char text[ENVIRONMENT_BYTES];
+    ssize_t bytes = gw_read_small(text, sizeof text, NULL, "/proc/%d/environ", (int)pid);
+    const char *address = bytes <= 0 ? NULL : gw_environment_value(text, (size_t)bytes, "MASTER_ADDR");
+    const char *groups = bytes <= 0 ? NULL : gw_environment_value(text, (size_t)bytes, "GROUP_WORLD_SIZE");
+    static const char *const own[] = {"localhost", "127.0.0.1", "::1"};
+    return (address != NULL && GW_IS_ONE_OF(address, own)) || (groups != NULL && strcmp(groups, "1") == 0);
 }
 
 size_t gwi_meeting_ranks(const gwi_still_job *job, uint64_t now_ns, uint64_t after_ns,
@@ -167,5 +183,12 @@ size_t gwi_meeting_ranks(const gwi_still_job *job, uint64_t now_ns, uint64_t aft
 {
     const gwi_meeting *meeting = &job->meeting;
     bool is_due = meeting->is_meeting && meeting->since_ns != 0 && now_ns - meeting->since_ns >= after_ns;
-    return is_due ? gwi_still_list(job, ret_rank) : 0;
+    size_t count = is_due ? gwi_still_list(job, ret_rank) : 0;
+    if (count == 0 || (count < ret_rank[0].of && !are_all_here(ret_rank[0].pid)))
+        return 0;
+    for (size_t i = 0; i < job->process_count; i++)
+        for (size_t k = 0; k < count; k++)
+            if (ret_rank[k].pid == job->process[i].pid)
+                ret_rank[k].cpu_ms = job->process[i].meeting_cpu_ms;
+    return count;
 }
