@@ -402,7 +402,7 @@ GW_TEST_WITH(nccl_is_told_when_asked_and_at_the_end, make_folder, remove_folder)
     c->last[3].stamp = 0;  /* call 20: the process was killed while it wrote it */
     c->last[7].stamp = 24; /* call 8, which was replaced by call 24 after its number was read */
     (void)communicator(1, 2);
-    /* The last call of each function is told, too. Not twice, and not if it is half written. */
+    /* The last call of each function is in the facts, too: once, and only if all of it was written. */
     c->of_kind[GW_NCCL_BROADCAST] = (gw_buffer_collective){.stamp = 5, .number = 5, .call = GW_NCCL_BROADCAST};
     c->of_kind[GW_NCCL_ALL_GATHER] = (gw_buffer_collective){.stamp = 3, .number = 3, .call = GW_NCCL_ALL_GATHER};
     c->of_kind[GW_NCCL_ALL_REDUCE] = (gw_buffer_collective){.stamp = 21, .number = 21};

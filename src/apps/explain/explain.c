@@ -39,8 +39,7 @@
       "explain only this phase, as if the program had ended with it; its traceback is read from standard input")       \
     X(STRING, const char *, bundle, "--bundle", "FILE", NULL,                                                          \
       "also write the whole verdict, the versions and this machine's system into a file for a bug report, with "       \
-      "secrets "                                                                                                       \
-      "masked (- is standard output)")                                                                                 \
+      "secrets masked (- is standard output)")                                                                         \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
     X(FLAG, bool, store, "--store", NULL, NULL,                                                                        \
       "with slurm:JOBID: write the verdict into the file gpuwhy.txt beside the recordings, not to standard output")    \

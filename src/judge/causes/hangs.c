@@ -62,8 +62,8 @@ const gw_cause gwi_cause_kernel_never_ends = {
  *
  * Never established: the recording does not show that the missing rank would have joined.
  * Supported by: the end of another rank before, the place at which the main thread of another rank stands still, two
- * equal answers of NCCL's RAS in which a rank has launched fewer calls, or equal dumps of the threads of all ranks, one
- * of which is elsewhere. */
+ * equal answers of NCCL's RAS in which a rank has launched fewer calls, or two equal dumps of the threads of all ranks
+ * in which one rank is at another place. */
 
 static bool a_rank_ended(const gwi_case *c)
 {

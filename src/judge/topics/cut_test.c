@@ -121,7 +121,7 @@ GW_TEST(an_intervention_displaces_no_earlier_cause)
         for (size_t word = 0; word < sizeof words / sizeof words[0]; word++)
             for (size_t code = 0; code < sizeof codes / sizeof codes[0]; code++) {
                 if (!acts[act].is_own && codes[code] == 0)
-                    continue; /* nobody needs an explanation */
+                    continue; /* it ended well: there is nothing to explain */
                 open_run();
                 gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
                 gw_feed_stderr(&feed, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY\n");

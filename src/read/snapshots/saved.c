@@ -314,12 +314,13 @@ static gw_status add_ras(saved *s, const char *path)
     enum { BYTES_MAX = 1 << 20 };
     gw_ras ras;
     gw_text text = {0};
-    gw_status st = gw_ras_read_file(path, &ras, s->err);
-    if (st != GW_OK)
-        return st;
-    gw_ras_free(&ras);
-    s->ras[s->ras_count++] = path;
-    st = gw_plain_read(path, BYTES_MAX, &text, s->err);
+    gw_status st = gw_plain_read(path, BYTES_MAX, &text, s->err);
+    if (st == GW_OK)
+        st = gw_ras_read(path, gw_text_str(&text), text.bytes, &ras, s->err);
+    if (st == GW_OK) {
+        gw_ras_free(&ras);
+        s->ras[s->ras_count++] = path;
+    }
     feed_pair(s, GW_ITEM_SUPERVISOR, 0, 0, gw_fact_key_text(GW_FACT_NCCL_RAS), gw_text_str(&text), &st);
     gw_text_free(&text);
     return st;

@@ -118,6 +118,27 @@ typedef struct gwi_still_job {
     gwi_meeting meeting;
 } gwi_still_job;
 
+/* An open socket of a process of the run. */
+typedef struct gwi_owned {
+    const gwi_socket *socket;
+    const gwi_still_process *process;
+    uint32_t rank; /* UINT32_MAX: it is not of a rank's own program */
+} gwi_owned;
+
+typedef struct gwi_owners {
+    const gwi_still_job *job;   /* borrowed */
+    const gwi_sockets *sockets; /* borrowed */
+    gwi_owned *item;            /* owned */
+    size_t count, capacity;
+} gwi_owners;
+
+/* List the sockets of all processes of the run; they point into `job` and `sockets`. Returns false if a process cannot
+ * be read. Free the list with gwi_owners_free() after either. */
+bool gwi_owners_find(const gwi_still_job *job, const gwi_sockets *sockets, gwi_owners *ret_owners);
+void gwi_owners_free(gwi_owners *owners);
+/* Return the owner of the other end of a connection. NULL: it is not of this run. */
+const gwi_owned *gwi_owner_of_peer(const gwi_owners *owners, const gwi_socket *socket);
+
 /* A rank of a job that stands still. */
 typedef struct gwi_still_rank {
     pid_t pid;

@@ -12,52 +12,13 @@
  * A job that works in small steps may look the same, so the judge decides by the stacks (job_hang.c). */
 #include "gwi_still.h"
 
-#include "gw_array.h"
 #include "gw_hash.h"
 #include "gw_process.h"
 #include "gw_rank.h"
 #include "gw_stacks.h"
 
-#include <stdlib.h>
-
-/* An open socket of a process of the run. */
-typedef struct owned {
-    const gwi_socket *socket;
-    pid_t pid;
-    bool is_rank;
-} owned;
-
-typedef struct owners {
-    const gwi_sockets *sockets;
-    owned *item; /* owned */
-    size_t count, capacity;
-    pid_t pid; /* of the process whose sockets are added */
-    bool is_rank, failed;
-} owners;
-
-static bool add_owner(void *user, int fd, const char *target)
-{
-    owners *all = user;
-    const gwi_socket *found = gwi_socket_at(all->sockets, target);
-    (void)fd;
-    if (found == NULL)
-        return true;
-    all->failed = !gw_array_room(&all->item, all->count, &all->capacity, sizeof *all->item);
-    if (!all->failed)
-        all->item[all->count++] = (owned){found, all->pid, all->is_rank};
-    return !all->failed;
-}
-
-static bool has_peer(const owners *all, const gwi_socket *socket)
-{
-    for (size_t i = 0; i < all->count; i++)
-        if (gwi_sockets_are_pair(socket, all->item[i].socket))
-            return true;
-    return false;
-}
-
 /* Return the owner of the listening socket that made this end of a connection, or NULL. */
-static const owned *server_of(const owners *all, const gwi_socket *socket)
+static const gwi_owned *server_of(const gwi_owners *all, const gwi_socket *socket)
 {
     for (size_t i = 0; i < all->count; i++)
         if (all->item[i].socket->is_listening && all->item[i].socket->local.port == socket->local.port)
@@ -66,22 +27,22 @@ static const owned *server_of(const owners *all, const gwi_socket *socket)
 }
 
 /* Add up the bytes of the connections in which the process answers others of the run. */
-static uint64_t served_bytes(const owners *all, pid_t pid)
+static uint64_t served_bytes(const gwi_owners *all, pid_t pid)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < all->count; i++) {
-        const owned *one = &all->item[i];
-        if (one->pid != pid || one->socket->is_listening || !has_peer(all, one->socket))
+        const gwi_owned *one = &all->item[i];
+        if (one->process->pid != pid || one->socket->is_listening || gwi_owner_of_peer(all, one->socket) == NULL)
             continue;
-        const owned *server = server_of(all, one->socket);
-        bytes += server != NULL && server->pid == pid ? one->socket->bytes : 0;
+        const gwi_owned *server = server_of(all, one->socket);
+        bytes += server != NULL && server->process->pid == pid ? one->socket->bytes : 0;
     }
     return bytes;
 }
 
 /* Add up the bytes of connections that leave the run, and find out whether the ranks are connected with at most one
  * server among them, and with any server of the run. */
-static void see_connections(const owners *all, gwi_meeting *now)
+static void see_connections(const gwi_owners *all, gwi_meeting *now)
 {
     uint32_t port = 0;
     bool is_connected = false, is_one = true;
@@ -89,16 +50,16 @@ static void see_connections(const owners *all, gwi_meeting *now)
         const gwi_socket *socket = all->item[i].socket;
         if (socket->is_listening)
             continue;
-        if (!has_peer(all, socket)) {
+        if (gwi_owner_of_peer(all, socket) == NULL) {
             now->outside_bytes += socket->bytes;
             continue;
         }
-        const owned *server = server_of(all, socket);
+        const gwi_owned *server = server_of(all, socket);
         if (server == NULL)
             continue;
         is_connected = true;
-        is_one = is_one && (!server->is_rank || port == 0 || port == socket->local.port);
-        port = server->is_rank ? socket->local.port : port;
+        is_one = is_one && (!server->process->has_rank || port == 0 || port == socket->local.port);
+        port = server->process->has_rank ? socket->local.port : port;
     }
     now->is_meeting = is_connected && is_one;
 }
@@ -108,33 +69,25 @@ static gwi_meeting measure(const gwi_still_job *job, uint64_t elapsed_ms)
 {
     enum { STEPS_MS = 20, SHARE = 10 };
     gwi_sockets sockets;
-    gwi_meeting now = {.is_known = gwi_sockets_read(&sockets), .members = GW_HASH_START};
-    owners all = {.sockets = &sockets};
+    gwi_owners all = {0};
+    gwi_meeting now = {.is_known = gwi_sockets_read(&sockets) && gwi_owners_find(job, &sockets, &all),
+                       .members = GW_HASH_START};
     for (size_t i = 0; i < job->process_count && now.is_known; i++) {
         const gwi_still_process *process = &job->process[i];
-        uint64_t cpu_ms = 0;
-        all.is_rank = process->has_rank;
-        all.pid = process->pid;
-        now.is_known = gw_process_files((int)process->pid, add_owner, &all) && !all.failed;
-        if (!process->has_rank || !now.is_known)
+        uint64_t cpu_ms = 0, in = 0, out = 0;
+        if (!process->has_rank)
             continue;
-        now.is_known = gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms);
+        uint64_t served = served_bytes(&all, process->pid);
+        now.is_known = gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms) && gw_process_io((int)process->pid, &in, &out);
         now.is_busy = now.is_busy || cpu_ms > process->meeting_cpu_ms + STEPS_MS + elapsed_ms / SHARE;
         now.members =
             gw_hash_mix(gw_hash_mix(now.members, process->start_ticks), process->exe_hash ^ (uint64_t)process->pid);
         now.processes++;
-    }
-    for (size_t i = 0; i < job->process_count && now.is_known; i++) {
-        uint64_t in, out;
-        if (!job->process[i].has_rank)
-            continue;
-        uint64_t served = served_bytes(&all, job->process[i].pid);
-        now.is_known = gw_process_io((int)job->process[i].pid, &in, &out);
         now.served_bytes += served;
         *(served > 0 ? &now.server_io_bytes : &now.io_bytes) += in + out;
     }
     see_connections(&all, &now);
-    free(all.item);
+    gwi_owners_free(&all);
     gwi_sockets_free(&sockets);
     return now;
 }

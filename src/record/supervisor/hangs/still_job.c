@@ -242,59 +242,57 @@ void gwi_still_free(gwi_still_job *job)
 
 /* ---- whom the ranks wait for ---- */
 
-typedef struct owned {
-    const gwi_socket *socket;
-    const gwi_still_process *process;
-    uint32_t rank; /* UINT32_MAX: the process has none */
-} owned;
-
-typedef struct owners {
-    const gwi_still_job *job;
-    const gwi_sockets *sockets;
-    owned *item; /* owned */
-    size_t count, capacity;
-    const gwi_still_process *process; /* the one whose files are visited */
-    uint32_t rank;
+typedef struct visit {
+    gwi_owners *owners;
+    gwi_owned next; /* the process whose files are visited */
     bool failed;
-} owners;
+} visit;
 
 static bool add_owner(void *user, int fd, const char *target)
 {
-    owners *all = user;
-    const gwi_socket *found = gwi_socket_at(all->sockets, target);
+    visit *it = user;
+    gwi_owners *all = it->owners;
+    it->next.socket = gwi_socket_at(all->sockets, target);
     (void)fd;
-    if (found == NULL)
+    if (it->next.socket == NULL)
         return true;
-    all->failed = !gw_array_room(&all->item, all->count, &all->capacity, sizeof *all->item);
-    if (!all->failed)
-        all->item[all->count++] = (owned){found, all->process, all->rank};
-    return !all->failed;
+    it->failed = !gw_array_room(&all->item, all->count, &all->capacity, sizeof *all->item);
+    if (!it->failed)
+        all->item[all->count++] = it->next;
+    return !it->failed;
 }
 
-/* List the sockets of all processes of the run. */
-static bool find_owners(const gwi_still_job *job, owners *all)
+bool gwi_owners_find(const gwi_still_job *job, const gwi_sockets *sockets, gwi_owners *ret_owners)
 {
+    visit it = {.owners = ret_owners};
+    *ret_owners = (gwi_owners){.job = job, .sockets = sockets};
     for (size_t i = 0; i < job->process_count; i++) {
         const gwi_still_process *process = &job->process[i];
-        all->process = process;
-        all->rank = is_of_rank(job, process) ? process->rank : UINT32_MAX;
-        if (!gw_process_files((int)process->pid, add_owner, all) || all->failed)
+        it.next.process = process;
+        it.next.rank = is_of_rank(job, process) ? process->rank : UINT32_MAX;
+        if (!gw_process_files((int)process->pid, add_owner, &it) || it.failed)
             return false;
     }
     return true;
 }
 
-static const owned *peer_of(const owners *all, const gwi_socket *socket)
+void gwi_owners_free(gwi_owners *owners)
 {
-    for (size_t i = 0; i < all->count; i++)
-        if (gwi_sockets_are_pair(socket, all->item[i].socket))
-            return &all->item[i];
+    free(owners->item);
+    *owners = (gwi_owners){0};
+}
+
+const gwi_owned *gwi_owner_of_peer(const gwi_owners *owners, const gwi_socket *socket)
+{
+    for (size_t i = 0; i < owners->count; i++)
+        if (gwi_sockets_are_pair(socket, owners->item[i].socket))
+            return &owners->item[i];
     return NULL;
 }
 
 /* True if only the job's own processes are connected to the listening socket, and some are. Everybody else could
  * connect to it, too, but a server that only waits for others has no connection to its own processes. */
-static bool is_for_own_use(const owners *all, const gwi_socket *listening)
+static bool is_for_own_use(const gwi_owners *all, const gwi_socket *listening)
 {
     bool any = false;
     for (size_t i = 0; i < all->count; i++)
@@ -305,11 +303,11 @@ static bool is_for_own_use(const owners *all, const gwi_socket *listening)
 /* True if the ranks have no connection with others and nobody else waits to be served. *ret_linked: two ranks are
  * connected with each other. MPI listens on a port of each rank and rarely uses it, so a port of a rank of MPI counts
  * only if a thread waits for it (is_own) or if the main thread wakes up now and then (position_of). */
-static bool is_apart(const owners *all, bool *ret_linked)
+static bool is_apart(const gwi_owners *all, bool *ret_linked)
 {
     *ret_linked = false;
     for (size_t i = 0; i < all->count; i++) {
-        const owned *it = &all->item[i];
+        const gwi_owned *it = &all->item[i];
         if (it->rank == UINT32_MAX)
             continue;
         if (it->socket->is_listening) {
@@ -317,7 +315,7 @@ static bool is_apart(const owners *all, bool *ret_linked)
                 return false;
             continue;
         }
-        const owned *peer = peer_of(all, it->socket);
+        const gwi_owned *peer = gwi_owner_of_peer(all, it->socket);
         if (peer == NULL)
             return false;
         *ret_linked = *ret_linked || (peer->rank != UINT32_MAX && peer->rank != it->rank);
@@ -327,13 +325,13 @@ static bool is_apart(const owners *all, bool *ret_linked)
 
 /* True if only the job itself can make this descriptor readable: a connection within the job, or a file for messages
  * inside the run. *is_peer is set if it is such a connection. */
-static bool is_own(const owners *all, pid_t pid, int fd, bool *is_peer)
+static bool is_own(const gwi_owners *all, pid_t pid, int fd, bool *is_peer)
 {
     char path[64], target[64];
     struct stat theirs, outside;
     const gwi_socket *socket = gwi_socket_of(all->sockets, pid, fd);
     if (socket != NULL) {
-        *is_peer = *is_peer || peer_of(all, socket) != NULL;
+        *is_peer = *is_peer || gwi_owner_of_peer(all, socket) != NULL;
         return !socket->is_listening || is_for_own_use(all, socket); /* is_apart() has checked the connections */
     }
     if (fd == STDIN_FILENO)
@@ -348,7 +346,7 @@ static bool is_own(const owners *all, pid_t pid, int fd, bool *is_peer)
     return is_pipe && (fstat(STDIN_FILENO, &outside) != 0 || outside.st_ino != theirs.st_ino);
 }
 
-static bool are_all_own(const owners *all, pid_t pid, const int *fd, size_t count, bool *is_peer)
+static bool are_all_own(const gwi_owners *all, pid_t pid, const int *fd, size_t count, bool *is_peer)
 {
     for (size_t i = 0; i < count; i++)
         if (!is_own(all, pid, fd[i], is_peer))
@@ -445,7 +443,7 @@ static bool is_locked_by_job(const gwi_still_job *job, pid_t pid, const gw_stack
 
 typedef enum stand { MOVING, OUTSIDE, ELSEWHERE, WAITING } stand;
 
-static stand stand_of_thread(const owners *all, const gwi_still_process *process, const gw_stack_thread *thread,
+static stand stand_of_thread(const gwi_owners *all, const gwi_still_process *process, const gw_stack_thread *thread,
                              uint64_t *position)
 {
     bool is_main = thread->tid == (uint32_t)process->pid, is_peer = false;
@@ -482,7 +480,7 @@ static stand stand_of_thread(const owners *all, const gwi_still_process *process
 /* Find out how the threads of a rank stand. OUTSIDE: one waits for something that may come from outside of the job, or
  * its state is unknown. MOVING: one runs. WAITING: the main thread waits for a lock or for another process of the job.
  */
-static stand stand_of(const owners *all, const gwi_still_process *process, uint64_t *ret_position)
+static stand stand_of(const gwi_owners *all, const gwi_still_process *process, uint64_t *ret_position)
 {
     gw_stack_process *threads = NULL;
     stand found = ELSEWHERE;
@@ -503,7 +501,7 @@ static stand stand_of(const owners *all, const gwi_still_process *process, uint6
 
 /* Threads of gloo wake up now and then to look at the time, and a busy machine lets them wait for a processor. So look
  * again shortly after. */
-static stand stand_at_last(const owners *all, const gwi_still_process *process, uint64_t *ret_position)
+static stand stand_at_last(const gwi_owners *all, const gwi_still_process *process, uint64_t *ret_position)
 {
     enum { LOOKS_MAX = 4 };
     const struct timespec pause_time = {.tv_nsec = 5000000};
@@ -569,9 +567,9 @@ static bool share_memory(gwi_still_job *job, const gwi_still_rank *rank, size_t 
 static bool stand_still(gwi_still_job *job, const gwi_still_rank *rank, size_t count, bool *ret_same)
 {
     gwi_sockets sockets;
-    owners all = {.job = job, .sockets = &sockets};
+    gwi_owners all = {0};
     bool is_linked = false, waits = false;
-    bool good = gwi_sockets_read(&sockets) && find_owners(job, &all) && is_apart(&all, &is_linked) &&
+    bool good = gwi_sockets_read(&sockets) && gwi_owners_find(job, &sockets, &all) && is_apart(&all, &is_linked) &&
                 (is_linked || share_memory(job, rank, count));
     *ret_same = true;
     for (size_t i = 0; i < count && good; i++) {
@@ -585,7 +583,7 @@ static bool stand_still(gwi_still_job *job, const gwi_still_rank *rank, size_t c
         good = one > OUTSIDE;
         waits = waits || one == WAITING;
     }
-    free(all.item);
+    gwi_owners_free(&all);
     gwi_sockets_free(&sockets);
     return good && waits;
 }
