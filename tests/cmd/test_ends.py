@@ -216,7 +216,14 @@ class Ranks(Ends):
 class Polling(Ends):
     def setUp(self):
         super().setUp()
+        self.addCleanup(self.end_ranks)
         (self.folder / "polling.py").write_text(POLLING)
+
+    def end_ranks(self):
+        """A rank that polls would take a processor for ever."""
+        for pid in lines_of(self.folder / "pids"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
     def hang(self, kind, cause, *said):
         process = self.begin("polling.py", kind, options=("--hang-after", "1", "--kill-on-hang"))

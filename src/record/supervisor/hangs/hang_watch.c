@@ -328,7 +328,8 @@ static bool note_job(gwi_hangs *hangs, gwi_record *record, pid_t child)
     gwi_still_job *job = &hangs->job;
     uint64_t now = hangs->watch.now_ns, driver_ns = 0, every_ns = hangs->after_ns / LOOKS;
     every_ns = every_ns < every_ns_max ? every_ns : every_ns_max;
-    if (job->looked_at_ns != 0 && now - job->looked_at_ns < every_ns)
+    /* When the launcher has been killed, its ranks are no longer below it: keep the list, to end them. */
+    if (hangs->killed_at_ns != 0 || (job->looked_at_ns != 0 && now - job->looked_at_ns < every_ns))
         return false;
     for (size_t i = 0; i < hangs->watch.process_count; i++)
         driver_ns = hangs->watch.process[i].since_ns > driver_ns ? hangs->watch.process[i].since_ns : driver_ns;
