@@ -62,6 +62,7 @@ bench: all
 
 bench-ranks: all
 	@python3 -B tests/ranks/bench_ranks.py $(BUILD)/gpuwhy
+	@python3 -B tests/ranks/bench_ranks.py $(BUILD)/gpuwhy --waiting
 
 bench-gpu: all
 	@sh tools/bench.sh $(BUILD) --real

@@ -14,7 +14,7 @@ from support import BEGIN, GPU, GPUWHY, PythonCase, WAIT_S, children_of, lines_o
 
 # Two ranks that wait for each other as gloo does: a thread that moves bytes, the main thread waits for it.
 RANKS = '''
-import os, select, socket, subprocess, sys, threading, time
+import os, select, signal, socket, subprocess, sys, threading, time
 kind = sys.argv[1]
 def connect(rank, port):
     if rank == 0:
@@ -26,6 +26,8 @@ def connect(rank, port):
         except OSError:
             time.sleep(0.01)
 def work(rank, port):
+    if "DEAF" in os.environ:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     peer, ready, got = connect(rank, port), threading.Condition(), []
     def move():
         poll = select.epoll()
@@ -169,8 +171,8 @@ class Ends(PythonCase):
 
 
 class Ranks(Ends):
-    def hang(self, kind, mark):
-        process = self.begin("ranks.py", kind, options=("--hang-after", "1", "--kill-on-hang"))
+    def hang(self, kind, mark, **more):
+        process = self.begin("ranks.py", kind, options=("--hang-after", "1", "--kill-on-hang"), **more)
         _, err = process.communicate(timeout=WAIT_S)
         verdict = self.verdict()
         self.assertEqual((verdict["cause"], verdict["certainty"]), ("peer-died", "supported"), err)
@@ -190,6 +192,9 @@ class Ranks(Ends):
 
     def test_a_rank_that_sleeps_is_named(self):
         self.assertIn("rank 1 waits for rank 0", self.hang("sleep", "time.sleep(600)")["headline"])
+
+    def test_ranks_that_take_no_notice_of_sigterm_are_ended(self):
+        self.hang("sleep", "time.sleep(600)", env={"DEAF": "1"})
 
     def test_ranks_that_work_or_wait_for_others_are_left_alone(self):
         kinds = ("serve", "print", "load", "talk", "input", "all-sleep")

@@ -240,9 +240,9 @@ for how, more in ((("nccl", "1"), ()), (("gloo", "2"), ()), (("nccl", "2"), TWO_
         clean("L15", "torch", "l15_ddp_kept", (*how, "repaired"), memory="4GiB", needs=more, compare="gloo" not in how)]
 
 # Two ranks on two GPUs, under torchrun. Both lines must be named: that of the rank at fault, and where the other one waits.
-def mark(word, program="ranks"):
-    """A pattern for the line of tests/gpu/torch/ranks.py with the comment `# word`."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch", program + ".py")
+def mark(word, program="ranks", folder="torch"):
+    """A pattern for the line of a program, tests/gpu/torch/ranks.py unless named, with the comment `# word`."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), folder, program + ".py")
     with open(path) as file:
         found = [number for number, line in enumerate(file, 1) if line.rstrip().endswith("# " + word)]
     assert len(found) == 1, f"{word} marks {len(found)} lines of {path}"
@@ -264,9 +264,22 @@ RANKS = [Row("R01", "torch", "ranks", (name,), cause, needs=TWO_GPUS, options=HA
     ("rendezvous", ("peer-died", LATE), None, ()),
     ("exception", "script-exception", mark("KEY"), ()), ("memory", "gpu-oom-capacity", mark("FILLS"), ()),
     ("label", "device-assert-index", r"ranks\.py:\d+ in (wrong|step_of)", ()), ("watchdog", LATE, mark("WATCHED"), ("STEP",)),
+    ("one_group", (DESYNC, LATE), None, ("GROUP",)), ("accumulate", DESYNC, None, ()), ("pipeline", DESYNC, mark("SENDS"), ()),
+    ("objects", DESYNC, None, ("OBJECTS", "STEP")), ("two_groups", DESYNC, mark("GROUPS"), ()), ("busy", LATE, None, ("STEP",)),
+    ("debugger", LATE, None, ("STEP",)), ("process", LATE, mark("RUNS"), ("STEP",)), ("file_lock", LATE, mark("FILE_LOCK"), ("STEP",)),
+    ("skipped", DESYNC, None, ("LAST", "STEP")),
     ("unused", "script-exception", None, ()), ("one_card", (DESYNC, "wrong-current-device", "script-exception"), mark("SAME_CARD"), ()))]
 RANKS += [clean("R02", "torch", "ranks", ("healthy" + how,), needs=TWO_GPUS, options=HANG)
-          for how in ("", "_slow", "_save", "_join", "_sharded", "_graph", "_groups")]
+          for how in ("", "_slow", "_save", "_join", "_sharded", "_graph", "_groups", "_checkpoint",
+                      "_objects")]
+# The same with JAX, whose calls of NCCL come from threads without a Python frame.
+RANKS += [Row("R03", "jax", "devices", (name,), cause, needs=TWO_GPUS, options=HANG, alone=name == "memory", env=NO_PREALLOCATION,
+              facts=[Says(mark(word, "devices", "jax")) for word in words])
+          for name, cause, words in (
+    ("order", DESYNC, ()), ("ended", (DESYNC, LATE), ("ENDED",)), ("sleep", LATE, ("SLEEPS", "STEP")),
+    ("exception", "script-exception", ("KEY",)), ("memory", "gpu-oom-capacity", ("FILLS",)), ("one_callback", LATE, ("CALLBACK",)))]
+RANKS += [clean("R03", "jax", "devices", (name,), needs=TWO_GPUS, options=HANG, env=NO_PREALLOCATION)
+          for name in ("healthy", "healthy_slow", "one_healthy")]
 
 # Failures that look like another one: nothing here may be established but what nothing else explains.
 PERHAPS = ("supported",)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """How long `gpuwhy explain FOLDER` takes for jobs of several sizes, and how much memory all its processes take together.
 
-    bench_ranks.py GPUWHY [RANKS...]
+    bench_ranks.py GPUWHY [--waiting] [RANKS...]
 
-Sizes default to 300, 3,000 and 10,000 ranks. make_ranks.py makes the recordings.
+Sizes default to 300, 3,000 and 10,000 ranks. make_ranks.py makes the recordings; --waiting: of ranks that wait for one of them
+in a call of NCCL.
 """
 import json
 import os
@@ -58,16 +59,35 @@ def measure(gpuwhy, folder, environment):
     return seconds, cpu_s, peak, json.loads((folder / "answer.json").read_text())
 
 
+def record_pair(gpuwhy, folder, environment):
+    """Two ranks, each with its recording: rank 1 sleeps, and rank 0 waits for it until gpuwhy ends it."""
+    nccl = gpuwhy.parent / "tests" / "nccl"
+    ranks = []
+    for rank in (0, 1):
+        own = {"LD_LIBRARY_PATH": str(nccl), "RANK": str(rank), "WORLD_SIZE": "2"}
+        ranks.append(subprocess.Popen(
+            [gpuwhy, "run", "--gpu", "virtual:h200", "--hang-after", "1", *(["--kill-on-hang"] if rank == 0 else []), "-o",
+             folder / f"rank{rank}.gpuwhy", "--", nccl / "ranks", "--script", "sleep", "--ranks", "2", "--culprit", "1", "--rank",
+             str(rank), "--key", folder.name], env=environment | own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    ranks[0].wait()
+    ranks[1].terminate()
+    ranks[1].wait()
+
+
 def main():
-    gpuwhy, sizes = pathlib.Path(sys.argv[1]).resolve(), [int(size) for size in sys.argv[2:]] or [300, 3000, 10000]
+    words = [word for word in sys.argv[2:] if word != "--waiting"]
+    gpuwhy, sizes = pathlib.Path(sys.argv[1]).resolve(), [int(size) for size in words] or [300, 3000, 10000]
     place = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-ranks-"))
     environment = {**os.environ, "XDG_STATE_HOME": str(place / "state")}
     print(f"{'ranks':>6} {'MiB read':>9} {'seconds':>8} {'processor s':>12} {'MiB':>6}  answer   ({os.cpu_count()} processors)")
     try:
+        waiting = ["--waiting", place] if "--waiting" in sys.argv else []
+        if waiting:
+            record_pair(gpuwhy, place, environment)
         for ranks in sizes:
             folder = place / str(ranks)
             subprocess.run([sys.executable, "-B", HERE / "make_ranks.py", folder, "--gpuwhy", gpuwhy, "--ranks",
-                            str(ranks), *(f"--{what}={ranks // 100}" for what in ("missing", "unreadable", "damaged",
+                            str(ranks), *waiting, *(f"--{what}={ranks // 100}" for what in ("missing", "unreadable", "damaged",
                                                                                   "cut"))], check=True)
             size = sum(file.stat().st_size for file in folder.glob("*.gpuwhy"))
             seconds, cpu_s, peak, verdict = measure(gpuwhy, folder, environment)

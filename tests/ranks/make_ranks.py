@@ -2,7 +2,7 @@
 """Make the recordings of a job with many ranks out of real recordings of single runs.
 
     make_ranks.py FOLDER [--ranks N] [--per-host N] [--missing N] [--unreadable N] [--damaged N] [--cut N] [--loose N]
-                  [--first RANK] [--job N] [--lost-host] [--skew SECONDS] [--seed N]
+                  [--first RANK] [--job N] [--lost-host | --waiting FOLDER] [--skew SECONDS] [--seed N]
 
 Rank --first runs out of GPU memory, a recorded failure. The other ranks end between 0.5 s and 3 s later: most by
 SIGTERM, one in eight with PyTorch's message about a lost peer. Each host has a clock that is wrong by up to --skew
@@ -11,12 +11,17 @@ seconds and a recorded error that covers it; the clocks of --loose hosts are not
 With --lost-host no rank runs out of memory. The recordings of the host of rank --first stop without an end, and the
 others end because of it.
 
+With --waiting, rank --first has not made a call of NCCL for which all others wait. FOLDER has the recordings of two such
+ranks, rank0.gpuwhy (it waits) and rank1.gpuwhy; bench_ranks.py makes them. Each rank is in the communicator of all ranks and in
+that of its host.
+
 The truth is written to FOLDER/truth.json. Only a small block at the start of each recording is new: host, clocks, rank.
 """
 import argparse
 import json
 import pathlib
 import random
+import re
 import struct
 import subprocess
 
@@ -108,9 +113,9 @@ class Template:
     (None)."""
     OWN = ("host", "boot_id", "start_realtime_ns", "start_monotonic_ns", "clock.", "env.SLURM", "process.rank")
 
-    def __init__(self, name, change=lambda kept: kept, stderr=None):
-        data = (REAL / f"{name}.gpuwhy").read_bytes()
-        self.file_head = data[:FILE_HEAD_BYTES]
+    def __init__(self, path, change=lambda kept: kept, stderr=None):
+        data = path.read_bytes()
+        self.file_head, self.nccl = data[:FILE_HEAD_BYTES], []
         self.pids, self.end_ns, self.parts, self.block_count = set(), 0, [], 1
         for kind, codec, raw, body, body_crc in blocks_of(data):
             if kind == FACTS:
@@ -135,6 +140,9 @@ class Template:
         for code, t_ns, pid, tid, payload in items_of(body):
             if code in (META, SUPERVISOR) and key_of(payload).startswith(self.OWN):
                 continue
+            if code == SUPERVISOR and key_of(payload).startswith("nccl."):
+                self.nccl.append((code, t_ns, pid, tid, payload))
+                continue
             if code == PROCESS:
                 self.pids.add(pid)
             if code == EXIT and payload[4] & 1:
@@ -143,9 +151,18 @@ class Template:
             if changed is not None:
                 yield item(*changed)
 
-    def recording(self, meta, rank_text):
+    def calls(self, place, group, size, rank):
+        """The calls of NCCL in a communicator of `size` ranks; `place` and `group` tell it from the others."""
+        for code, t_ns, pid, tid, payload in self.nccl:
+            text = payload[len(key_of(payload)) + 9:-1].decode()
+            for name, value in (("id", hex(0x5eed0000 + group)), ("size", size), ("rank", rank), ("place", place),
+                                ("handle", hex(0x7f0000 + place))):
+                text = re.sub(rf"(?<!\S){name}=\S+", f"{name}={value}", text)
+            yield item(code, t_ns, pid, tid, string(key_of(payload)) + string(text))
+
+    def recording(self, meta, rank_text, calls=b""):
         own = b"".join(pair(META, key, value) for key, value in meta.items())
-        own += b"".join(pair(SUPERVISOR, "process.rank", rank_text, pid) for pid in sorted(self.pids))
+        own += b"".join(pair(SUPERVISOR, "process.rank", rank_text, pid) for pid in sorted(self.pids)) + calls
         return self.file_head + self.dict + block(FACTS, 1, own) + self.rest
 
 
@@ -174,6 +191,7 @@ def arguments():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--skew", type=float, default=0.02)
     parser.add_argument("--lost-host", action="store_true")
+    parser.add_argument("--waiting", type=pathlib.Path)
     return parser.parse_args()
 
 
@@ -217,13 +235,23 @@ class Host:
                 "env.SLURM_NTASKS": wanted.ranks}
 
 
+def calls_of(template, rank, wanted):
+    host, place_on_host = divmod(rank, wanted.per_host)
+    on_host = min(wanted.per_host, wanted.ranks - host * wanted.per_host)
+    return b"".join([*template.calls(0, 1, wanted.ranks, rank), *template.calls(1, 2 + host, on_host, place_on_host)])
+
+
 def main():
     wanted = arguments()
     rng = random.Random(wanted.seed)
     wanted.folder.mkdir(parents=True, exist_ok=True)
-    first = Template("capacity_batch")
-    told, asked = Template("healthy_training", ended_by(1, 0), LOST_PEER), Template("healthy_training", ended_by(-1, 15))
-    failed_s = trouble_s(REAL / "capacity_batch.gpuwhy", wanted.gpuwhy)
+    if wanted.waiting:
+        told = asked = Template(wanted.waiting / "rank0.gpuwhy")
+        first, failed_s = Template(wanted.waiting / "rank1.gpuwhy"), asked.end_ns / 1e9
+    else:
+        healthy = REAL / "healthy_training.gpuwhy"
+        first, failed_s = Template(REAL / "capacity_batch.gpuwhy"), trouble_s(REAL / "capacity_batch.gpuwhy", wanted.gpuwhy)
+        told, asked = Template(healthy, ended_by(1, 0), LOST_PEER), Template(healthy, ended_by(-1, 15))
     host_count = -(-wanted.ranks // wanted.per_host)
     loose = set(rng.sample([n for n in range(host_count) if n != wanted.first // wanted.per_host],
                            min(wanted.loose, host_count - 1)))
@@ -241,12 +269,13 @@ def main():
         if what == "missing":
             continue
         data = template.recording(host.meta(start_s, rank, wanted),
-                                  f"rank={rank} of={wanted.ranks} local={rank % wanted.per_host} by=SLURM_PROCID")
+                                  f"rank={rank} of={wanted.ranks} local={rank % wanted.per_host} by=SLURM_PROCID",
+                                  calls_of(template, rank, wanted))
         if what is not None or is_lost:
             data = spoil(data, "cut" if is_lost else what, rng)
         (wanted.folder / f"{host.name}.{rank}.gpuwhy").write_bytes(data)
     truth = {"first": wanted.first, "host": hosts[wanted.first // wanted.per_host].name, "ranks": wanted.ranks,
-             "cause": "host-lost" if wanted.lost_host else "gpu-oom-capacity", "hosts": host_count,
+             "cause": "straggler" if wanted.waiting else "host-lost" if wanted.lost_host else "gpu-oom-capacity", "hosts": host_count,
              **{what: sorted(rank for rank, is_what in spoiled.items() if is_what == what)
                 for what in ("missing", "unreadable", "damaged", "cut")}}
     (wanted.folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")

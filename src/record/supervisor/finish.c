@@ -37,6 +37,27 @@ static void take_virtual_notes(gw_supervisor *run)
         fclose(notes);
 }
 
+/* What the loop does, without the command. */
+static void wait_a_bit(gw_supervisor *run)
+{
+    gwi_loop_wait(run);
+    gwi_handout_look(&run->handout);
+    gwi_signals_pass_on(&run->signals, 0); /* drop the signals, because the program has ended */
+    gwi_record_drain(&run->record, false);
+}
+
+/* After --kill-on-hang, end the ranks and the recorded processes that outlive the command. Some of them take SIGTERM as
+ * a notice only, as JAX does. */
+static void end_hung(gw_supervisor *run)
+{
+    uint64_t until_ns = gw_monotonic_ns() + GWI_KILL_AFTER_NS;
+    if (gwi_hangs_signal(&run->hangs, &run->record, SIGTERM) == 0)
+        return;
+    while (gwi_hangs_signal(&run->hangs, &run->record, 0) > 0 && gw_monotonic_ns() < until_ns)
+        wait_a_bit(run);
+    (void)gwi_hangs_signal(&run->hangs, &run->record, SIGKILL);
+}
+
 /* Wait for recorded processes that still run after the command's end, such as a launcher's workers. They often end
  * soon. Wait only for a short time: a service does not end. */
 static void see_others_end(gw_supervisor *run)
@@ -49,10 +70,7 @@ static void see_others_end(gw_supervisor *run)
     gwi_record_drain(&run->record, false);
     size_t count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
     while (count > 0 && gw_monotonic_ns() < until_ns) {
-        gwi_loop_wait(run);
-        gwi_handout_look(&run->handout);
-        gwi_signals_pass_on(&run->signals, 0); /* drop the signals, because the program has ended */
-        gwi_record_drain(&run->record, false);
+        wait_a_bit(run);
         count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
     }
     for (size_t i = 0; i < count && i < PIDS_MAX; i++) {
@@ -109,7 +127,7 @@ void gwi_finish_recording(gw_supervisor *run)
 {
     uint64_t ended_at_ns = gwi_record_now_ns(&run->record), ended_ns = gw_monotonic_ns();
     gwi_around_look(&run->around, &run->record);
-    gwi_hangs_end_ranks(&run->hangs);
+    end_hung(run);
     see_others_end(run);
     gwi_stderr_settle(&run->capture);
     gwi_record_drain(&run->record, true);

@@ -274,14 +274,17 @@ typedef struct gwi_hangs {
     size_t told_rank_count;
 } gwi_hangs;
 
+/* --kill-on-hang: time between SIGTERM and SIGKILL. */
+#define GWI_KILL_AFTER_NS UINT64_C(10000000000)
+
 /* Read the options for hangs into `hangs`. The caller then sets `judge` and `user`. Returns GW_USAGE, with the reason
  * in `err`, if the options are wrong. */
 GW_MUST_CHECK gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_error *err);
 /* Look for hangs if a look is due. Call it after a drain. */
 void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child);
-/* Call this after the command has ended. If gpuwhy ended it because of a hang, end the ranks that outlive it, too: they
- * would wait for ever. */
-void gwi_hangs_end_ranks(const gwi_hangs *hangs);
+/* If gpuwhy ended the command because of a hang: send a signal, or 0 to send none, to the ranks and recorded processes
+ * that outlive it. They would wait for ever. Returns how many there are. */
+size_t gwi_hangs_signal(const gwi_hangs *hangs, const gwi_record *record, int signal);
 void gwi_hangs_close(gwi_hangs *hangs);
 /* Ask NCCL's RAS how many collectives each rank has launched, twice, and record the answers (ras_ask.c). Does nothing
  * if no process of the run has RAS, or if it was asked before. */

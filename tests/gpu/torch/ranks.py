@@ -2,8 +2,10 @@
 line that a verdict must name has a mark, such as `# OTHER`; scenarios.py looks its number up."""
 
 import datetime
+import fcntl
 import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -156,6 +158,63 @@ def captured():
     return graph, data
 
 
+def one_group():
+    """Only rank 0 makes the group, for which all are needed."""
+    init()
+    train()
+    if RANK == 0:
+        dist.new_group([0, 1])  # GROUP
+    dist.barrier()  # BARRIER
+
+
+def accumulate():
+    """Rank 1 leaves out the reduction of a step's gradients."""
+    init()
+    model = nn.parallel.DistributedDataParallel(network())
+    for step in range(STEPS):
+        if RANK == 1 and step == FAULT_AT:
+            with model.no_sync():
+                step_of(model)
+        else:
+            step_of(model)
+    dist.barrier()
+
+
+def pipeline():
+    """Two stages, each of which sends first; the data is too large for NCCL's buffers."""
+    init()
+    reduce_often(torch.ones(1 << 20, device="cuda"), FAULT_AT)
+    data = torch.ones(1 << 28, device="cuda")
+    for _ in range(STEPS):
+        dist.send(data, 1 - RANK)  # SENDS
+        dist.recv(data, 1 - RANK)
+        torch.cuda.synchronize()
+
+
+def objects():
+    """Rank 0 gathers objects while rank 1 goes on."""
+    init()
+    model = nn.parallel.DistributedDataParallel(network())
+    train(model=model, steps=FAULT_AT)
+    if RANK == 0:
+        dist.all_gather_object([None, None], {"loss": 0.5})  # OBJECTS
+    train(model=model)
+
+
+def two_groups():
+    """Two communicators, used in opposite order."""
+    init()
+    one, two = dist.new_group([0, 1]), dist.new_group([0, 1])
+    data = torch.ones(1 << 26, device="cuda")
+    for group in (one, two):
+        dist.all_reduce(data, group=group)
+    torch.cuda.synchronize()
+    for _ in range(STEPS):
+        for group in ((one, two) if RANK == 0 else (two, one)):
+            dist.all_reduce(data, group=group)  # GROUPS
+            torch.cuda.synchronize()
+
+
 # ---- ranks that do not come ------------------------------------------------------------------------------------------
 
 def sleep():
@@ -207,6 +266,50 @@ def loader():
     for images in torch.utils.data.DataLoader(Stuck(), batch_size=2, num_workers=1):  # LOADS
         model(images.cuda()).sum().backward()
         torch.cuda.synchronize()
+
+
+def busy():
+    def search():
+        while True:  # SEARCHES
+            pass
+
+    init()
+    train(search)
+
+
+def debugger():
+    init()
+    train(breakpoint)  # BREAKS
+
+
+def process():
+    init()
+    train(lambda: subprocess.run(["sleep", "1000000"]))  # RUNS
+
+
+def file_lock():
+    """Both processes want a file's lock, and rank 0 does not give it back."""
+    def take():
+        fcntl.flock(file, fcntl.LOCK_EX)  # FILE_LOCK
+
+    init()
+    name = f"/tmp/ranks-{os.environ['MASTER_PORT']}.lock"
+    file = open(name, "w")
+    if RANK == 0:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    dist.barrier()
+    train(take)
+
+
+def skipped():
+    """The loss of rank 1 is not finite, and it leaves the loop."""
+    init()
+    model = nn.parallel.DistributedDataParallel(network())
+    for step in range(STEPS):
+        if RANK == 1 and step == FAULT_AT:
+            break
+        step_of(model)
+    dist.barrier()  # LAST
 
 
 def kernel():
@@ -345,6 +448,31 @@ def healthy_groups():
         dist.all_gather([torch.empty(10, device="cuda"), torch.empty(20, device="cuda")], torch.ones(10 + 10 * RANK, device="cuda"))
         dist.reduce_scatter_tensor(torch.empty(1 << 15, device="cuda"), data)
     torch.cuda.synchronize()
+
+
+def healthy_checkpoint():
+    """Rank 0 writes a file, both read it, a process pool prepares data."""
+    init()
+    model, path = nn.parallel.DistributedDataParallel(network()), f"/tmp/ranks-{os.environ['MASTER_PORT']}.pt"
+    for _ in range(3):
+        train(model=model, steps=5)
+        if RANK == 0:
+            torch.save(model.state_dict(), path)
+            time.sleep(2)
+        dist.barrier()
+        model.load_state_dict(torch.load(path, map_location="cuda"))
+    dist.barrier()
+    if RANK == 0:
+        os.remove(path)
+
+
+def healthy_objects():
+    init()
+    for step in range(STEPS):
+        found = [None, None]
+        dist.all_gather_object(found, {"rank": RANK, "text": "x" * (100 * RANK * step)})
+        dist.broadcast_object_list([step] if RANK == 0 else [None], 0)
+        dist.barrier()
 
 
 if __name__ == "__main__":

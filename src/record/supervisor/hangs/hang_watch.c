@@ -105,8 +105,6 @@ void gw_hang_watch_end(gw_hang_watch *watch)
 /* `gpuwhy run --hang-after`: detects hangs, records each one, reports the first, and ends the program if requested. */
 
 static const uint64_t look_every_ns = 1000000000u;
-/* --kill-on-hang: time between SIGTERM and SIGKILL. */
-static const uint64_t kill_after_ns = 10000000000u;
 
 gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_error *err)
 {
@@ -236,27 +234,27 @@ static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, 
     }
 }
 
-static void signal_ranks(const gwi_hangs *hangs, int signal)
-{
-    for (size_t i = 0; i < hangs->job.process_count; i++) {
-        const gwi_still_process *process = &hangs->job.process[i];
-        if (process->has_rank && gwi_still_is_there(process))
-            kill(process->pid, signal);
-    }
-}
-
-/* Kill the command, every recorded process and every rank that hangs, because a hanging process does not end with its
- * parent. */
-static void kill_all(const gwi_hangs *hangs, const gwi_record *record, pid_t child)
+/* Send a signal, or 0 to send none, to every recorded process and every rank that hangs. Returns how many there are. */
+static size_t signal_all(const gwi_hangs *hangs, const gwi_record *record, int signal)
 {
     enum { PIDS_MAX = 256 };
     uint32_t pid[PIDS_MAX];
+    size_t recorded = gw_drain_alive(record->drain, pid, PIDS_MAX), count = 0;
+    for (size_t i = 0; i < recorded && i < PIDS_MAX; i++)
+        count += kill((pid_t)pid[i], signal) == 0;
+    for (size_t i = 0; i < hangs->job.process_count; i++) {
+        const gwi_still_process *process = &hangs->job.process[i];
+        count += process->has_rank && gwi_still_is_there(process) && kill(process->pid, signal) == 0;
+    }
+    return count;
+}
+
+/* Kill the command and all others, because a hanging process does not end with its parent. */
+static void kill_all(const gwi_hangs *hangs, const gwi_record *record, pid_t child)
+{
     gw_say("--kill-on-hang: SIGKILL to pid %d and to every recorded process", (int)child);
-    size_t count = gw_drain_alive(record->drain, pid, PIDS_MAX);
     kill(child, SIGKILL);
-    for (size_t i = 0; i < count && i < PIDS_MAX; i++)
-        kill((pid_t)pid[i], SIGKILL);
-    signal_ranks(hangs, SIGKILL);
+    (void)signal_all(hangs, record, SIGKILL);
 }
 
 /* ---- a job whose ranks all stand still ---- */
@@ -347,10 +345,9 @@ static bool note_job(gwi_hangs *hangs, gwi_record *record, pid_t child)
     return true;
 }
 
-void gwi_hangs_end_ranks(const gwi_hangs *hangs)
+size_t gwi_hangs_signal(const gwi_hangs *hangs, const gwi_record *record, int signal)
 {
-    if (hangs->killed_at_ns != 0)
-        signal_ranks(hangs, SIGTERM);
+    return hangs->killed_at_ns == 0 || record->drain == NULL ? 0 : signal_all(hangs, record, signal);
 }
 
 void gwi_hangs_close(gwi_hangs *hangs)
@@ -364,7 +361,7 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
     gw_stacks_let_go();
     if (hangs->after_ns == 0 || record->drain == NULL)
         return;
-    if (hangs->killed_at_ns != 0 && now - hangs->killed_at_ns > kill_after_ns) {
+    if (hangs->killed_at_ns != 0 && now - hangs->killed_at_ns > GWI_KILL_AFTER_NS) {
         hangs->killed_at_ns = now;
         kill_all(hangs, record, child);
     }
