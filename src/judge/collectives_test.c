@@ -323,6 +323,31 @@ GW_TEST(an_error_is_before_the_waiting)
     assert_true(list_has(&verdict->consequences, "rank 0 (pid 201) waited in all_reduce #41"));
 }
 
+/* An exception ended the program of a rank, and its interpreter waits in its shutdown, as JAX does. gpuwhy then ends
+ * the run. */
+GW_TEST(an_exception_of_a_rank_that_does_not_go)
+{
+    static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
+                                         "KeyError: 'a'"};
+    calls[0] = "A:0/2 ar41~";
+    calls[1] = "A:1/2 ar40.";
+    for (int is_ended = 0; is_ended < 2; is_ended++) {
+        open_job();
+        as_process(pid_of(1));
+        for (size_t i = 0; i < sizeof raised / sizeof raised[0]; i++)
+            gw_feed_text_call(&feed, "", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, raised[i]);
+        hang_beside("wait=lock where=futex_do_wait name=python3");
+        if (is_ended) {
+            gw_feed_fact(&feed, "own.stop", "--kill-on-hang");
+            gw_feed_exit_of(&feed, pid_of(1), -1, SIGTERM);
+            gw_feed_exit_of(&feed, pid_of(0), -1, SIGTERM);
+            gw_feed_exit(&feed, -1, SIGTERM);
+        }
+        expect_job("script-exception", GW_SUPPORTED); /* stderr was elsewhere */
+        assert_true(list_has(&verdict->consequences, "rank 0 (pid 201) waited in all_reduce #41"));
+    }
+}
+
 /* A rank that exits with an error and no words is the root of the hang, too. */
 GW_TEST(a_silent_exit_is_before_the_waiting)
 {

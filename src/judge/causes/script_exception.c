@@ -76,7 +76,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_exception(c, finding);
     if (python)
         gwi_where_raised(finding);
-    if (c->ended)
+    if (c->is_left_over)
+        gwi_evidence(finding, c->process->t_raised_ns, "exit",
+                     "since then the interpreter of pid %" PRIu32 " shuts down, and has not ended", c->process->pid);
+    else if (c->ended)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
                      c->signal != 0 ? c->signal : c->exit_code);
     say_gpu_is_well(c, finding);

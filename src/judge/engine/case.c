@@ -497,6 +497,22 @@ static void find_job_hang(gwi_case *c)
         c->hang = (gwi_hang){.kind = GWI_HANG_JOB, .hang = rank[0].hang};
 }
 
+/* Find the process that an exception ended, but which has not gone. The others may wait for it. */
+static void find_left_over(gwi_case *c)
+{
+    const gw_process *first = NULL;
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        const gw_process *process = &c->model->process[i];
+        if (gw_is_left_over(process) && (first == NULL || process->t_raised_ns < first->t_raised_ns))
+            first = process;
+    }
+    if (first == NULL || c->ended || c->model->truncated)
+        return;
+    c->process = first;
+    c->ended = c->bad_end = c->is_left_over = true;
+    c->exit_code = 1;
+}
+
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)
 {
     gwi_case c = {.model = model};
@@ -521,12 +537,14 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.is_thread_death = c.is_root_unsure = is_thread_death(&c, end);
         c.bad_end = c.bad_end || c.is_thread_death;
     }
+    find_left_over(&c);
     c.framework = gw_model_framework(model);
     c.exception = gw_exception_kind_of(&model->stderr_facts);
     if (end != NULL && end != model->command && model->stderr_facts.exception_about_child)
         c.exception = GW_EXCEPTION_NONE; /* the parent's exception only reports that the child died, not why */
     if (c.process != NULL) {
-        c.hang = gwi_hang_of(model, c.process->pid);
+        if (!c.is_left_over)
+            c.hang = gwi_hang_of(model, c.process->pid);
         gwi_root_find(&c);
     }
     find_job_hang(&c);

@@ -132,6 +132,10 @@ uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)
         *ret_weight = 1;
         return c->hang.hang->t_ns - c->hang.hang->for_ns;
     }
+    if (c->is_left_over) {
+        *ret_weight = 1;
+        return c->root != NULL ? c->root->t_ns : c->process->t_raised_ns;
+    }
     if (c->process == NULL || !gw_died_badly(c->process))
         return c->root != NULL ? c->root->t_ns : GWI_NO_TIME;
     *ret_weight = gwi_was_told_to_end(c->process) ? 0 : 1;

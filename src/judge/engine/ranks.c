@@ -270,9 +270,10 @@ static void find_end(const gwi_case *c, const gw_process *process, gw_rank *rank
     /* A rank that waited for others may abort, raise an exception about it, or be killed. */
     bool own_death = rank->end == GW_RANK_DIED && (!rank->is_stuck || is_fault_signal(process->exit.signal));
     bool has_root = root != NULL && root != roots.other && rank->end != GW_RANK_ENDED_WELL;
-    rank->has_error = has_root || own_death;
+    bool is_left_over = gw_is_left_over(process);
+    rank->has_error = has_root || own_death || is_left_over;
     if (rank->has_error)
-        rank->t_error_ns = has_root ? root->t_ns : process->t_exit_ns;
+        rank->t_error_ns = has_root ? root->t_ns : is_left_over ? process->t_raised_ns : process->t_exit_ns;
 }
 
 /* True if NCCL's watchdog in PyTorch ended the process, because a collective had taken too long. */

@@ -110,6 +110,8 @@ typedef struct gwi_case {
     int exit_code;             /* -1: ended by a signal */
     int signal;
     bool bad_end;         /* a signal, an exit status other than 0, or is_thread_death */
+    bool is_left_over;    /* not ended: an exception ended the program of `process`, whose interpreter waits in its
+                             shutdown. It is judged as its end with status 1 would be. */
     bool is_thread_death; /* an exception ended a thread, and the program exited with status 0 */
     gw_framework framework;
     gw_exception_kind exception;

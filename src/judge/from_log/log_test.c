@@ -293,6 +293,11 @@ static const log_row rows[] = {
                       "signal` is detected by the operating system.\n  [SignalInfo: *** SIGTERM (@0x3e8) received by "
                       "PID 12 ***]\n",
      "script-exception", "train.py:41 in load", "", "", GW_SUPPORTED},
+    {"a source line that names a signal",
+     TRACE
+     "  File \"train.py\", line 15, in main\n    signal.signal(signal.SIGTERM, stop)\n    ^^^^^^\nNameError: name "
+     "'signal' is not defined\n",
+     "script-exception", "train.py:15 in main", "", "", GW_SUPPORTED},
     {"kernels compiled at the start, and a job that was cancelled",
      "W gpu_device.cc:2348] TensorFlow was not built with CUDA kernel binaries compatible with compute capability "
      "9.0.\n"

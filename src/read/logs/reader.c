@@ -605,6 +605,29 @@ static void drop_commands(gw_log *log)
     log->find_count = count;
 }
 
+/* Drop what a traceback's source lines seem to report: "signal.signal(signal.SIGTERM, ...)" is no event. The finds are
+ * in order. */
+static void drop_source_lines(gw_log *log)
+{
+    size_t count = 0;
+    const gw_log_find *frame = NULL;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        gw_sign_kind kind = gw_sign_kind_of(find->sign);
+        bool is_source = frame != NULL && find->order == frame->order + 1 && find->rank == frame->rank &&
+                         gw_log_in_line(log, GW_SAYS_EXCEPTION, find->order) == NULL;
+        if (is_source && (kind == GW_SIGN_FAULT || kind == GW_SIGN_END)) {
+            free((char *)find->text);
+            continue;
+        }
+        log->find[count] = *find;
+        if (find->sign == GW_SAYS_FRAME)
+            frame = &log->find[count];
+        count++;
+    }
+    log->find_count = count;
+}
+
 gw_status gw_log_finish(gw_log_reader *reader, gw_log **ret_log, gw_error *err)
 {
     gw_status st = end_file(reader, err);
@@ -618,6 +641,7 @@ gw_status gw_log_finish(gw_log_reader *reader, gw_log **ret_log, gw_error *err)
             qsort(reader->log->find, reader->log->find_count, sizeof *reader->log->find, by_order);
         settle_raised(reader->log);
         drop_commands(reader->log);
+        drop_source_lines(reader->log);
         *ret_log = reader->log;
         reader->log = NULL;
     }

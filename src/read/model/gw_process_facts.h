@@ -135,6 +135,12 @@ static inline bool gw_ended_well(const gw_process *process)
 {
     return process->exit_known && process->exit.status_known && !process->is_own_stop && !gw_died_badly(process);
 }
+/* True if an uncaught exception had ended the Python program, but its process did not end by itself: the interpreter
+ * waits in its shutdown, for example for a thread or for other ranks. */
+static inline bool gw_is_left_over(const gw_process *process)
+{
+    return process->raised != NULL && (!process->exit_known || process->is_own_stop);
+}
 /* True for a launch of a kernel or of a graph. */
 static inline bool gw_is_any_launch(const gw_ring_call *call)
 {

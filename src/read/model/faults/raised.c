@@ -36,8 +36,8 @@ static bool ended_by_it(const gw_process *process)
 {
     if (process->raised == NULL)
         return false;
-    if (!process->exit_known || !process->exit.status_known)
-        return !process->is_command;
+    if (!process->exit_known || !process->exit.status_known || process->is_own_stop)
+        return !process->is_command || process->is_own_stop;
     return process->exit.exit_code == 1 || process->exit.exit_code == INTERRUPTED ||
            process->exit.signal == SIGNAL_INTERRUPT;
 }
