@@ -85,6 +85,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_gpu_is_well(c, finding);
     if (heavy || c->told != NULL || (c->said != NULL && !gwi_is_told(c, finding->cause)))
         return GW_HYPOTHESIS;
+    if (facts->exception_about_child && c->hang.kind != GWI_HANG_NONE)
+        return GW_HYPOTHESIS; /* it came when somebody ended the hang */
     /* The exception may only report that a child failed, and an unobserved child may have failed on the GPU. */
     finding->refutes_text = facts->exception_about_child && gwi_unseen(c->model, NULL) != NULL;
     if (finding->refutes_text)

@@ -14,7 +14,6 @@ if not NAME.startswith("one_") and "PROCESS" not in os.environ:
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
-from jax.experimental import io_callback  # noqa: E402
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P  # noqa: E402
 
 try:
@@ -47,8 +46,8 @@ def train(at_fault=None, steps=STEPS):
     for step in range(steps):
         if at_fault is not None and RANK == 1 and step == FAULT_AT:
             at_fault()
-        data = step_of(data)
-        data.block_until_ready()  # STEP
+        data = step_of(data)  # STEP
+        data.block_until_ready()
     return data
 
 
@@ -75,24 +74,6 @@ def exception():
 def memory():
     kept = []
     train(lambda: kept.extend(jnp.ones(1 << 28) + step for step in range(1000)))  # FILLS
-
-
-def one_callback():
-    """The host's part of one GPU's step never returns."""
-    def read(index, step):
-        if index == 1 and step == FAULT_AT:
-            time.sleep(1e6)  # CALLBACK
-        return jnp.float32(0)
-
-    def work(part, step):
-        index = jax.lax.axis_index("data")
-        return part + jax.lax.psum(part, "data") * io_callback(read, jax.ShapeDtypeStruct((), jnp.float32), index, step)
-
-    step_of = jax.jit(shard_map(work, mesh=MESH, in_specs=(P("data"), P()), out_specs=P("data")))
-    data = batch()
-    for step in range(STEPS):
-        data = step_of(data, step)
-        data.block_until_ready()
 
 
 def healthy():

@@ -180,17 +180,6 @@ def accumulate():
     dist.barrier()
 
 
-def pipeline():
-    """Two stages, each of which sends first; the data is too large for NCCL's buffers."""
-    init()
-    reduce_often(torch.ones(1 << 20, device="cuda"), FAULT_AT)
-    data = torch.ones(1 << 28, device="cuda")
-    for _ in range(STEPS):
-        dist.send(data, 1 - RANK)  # SENDS
-        dist.recv(data, 1 - RANK)
-        torch.cuda.synchronize()
-
-
 def objects():
     """Rank 0 gathers objects while rank 1 goes on."""
     init()

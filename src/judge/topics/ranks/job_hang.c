@@ -53,10 +53,12 @@ static bool is_for_others(const gwi_case *c, const gwi_job_rank *rank)
 
 /* ---- the ranks ---- */
 
-static const gw_hang *last_hang(const gw_model *model, uint32_t pid)
+/* Return the hang of the process that was recorded with the fact "hang.rank". Later ones may be of this process alone.
+ */
+static const gw_hang *hang_of_fact(const gw_model *model, const gw_pair *fact)
 {
     for (size_t i = model->hang_count; i-- > 0;)
-        if (model->hang[i].pid == pid)
+        if (model->hang[i].pid == fact->pid && model->hang[i].t_ns <= fact->t_ns)
             return &model->hang[i];
     return NULL;
 }
@@ -64,13 +66,15 @@ static const gw_hang *last_hang(const gw_model *model, uint32_t pid)
 /* True for a function that returns when all ranks of the job have called it. */
 static bool is_meeting_frame(const gw_frame *frame)
 {
-    static const char *const functions[] = {"init_process_group", "_store_based_barrier",    "rendezvous",
-                                            "_create_c10d_store", "_env_rendezvous_handler", "_tcp_rendezvous_handler"};
+    static const char *const functions[] = {
+        "init_process_group",      "_store_based_barrier",   "rendezvous", "new_group", "_create_c10d_store",
+        "_env_rendezvous_handler", "_tcp_rendezvous_handler"};
     if (frame->function == NULL)
         return false;
-    if (!frame->python) /* a program may make the store itself */
-        return strstr(frame->function, "TCPStore::TCPStore") != NULL ||
-               strstr(frame->function, "waitForWorkers") != NULL;
+    /* A program may make the store itself; NCCL's communicator may be made at its first call. */
+    static const char *const natives[] = {"TCPStore::TCPStore", "waitForWorkers", "UniqueNCCLID"};
+    if (!frame->python)
+        return GW_HAS_ONE_OF(frame->function, natives);
     return frame->file != NULL && strstr(frame->file, "torch/distributed/") != NULL &&
            GW_IS_ONE_OF(frame->function, functions);
 }
@@ -124,7 +128,7 @@ size_t gwi_job_ranks(const gwi_case *c, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX]
             continue;
         gw_fact_rank_read(gw_fact_text_of(fact->value), &said);
         t_ns = t_ns == 0 ? fact->t_ns : t_ns;
-        const gw_hang *hang = last_hang(model, fact->pid);
+        const gw_hang *hang = hang_of_fact(model, fact);
         if (count == GWI_JOB_RANKS_MAX || fact->t_ns + together_ns < t_ns)
             break;
         bool is_there = false;

@@ -37,7 +37,8 @@ static void add_hang(gw_model *model, const gw_pair *fact)
     gw_fact_hang said;
     gw_hang *hang = last_of(model, fact->pid);
     gw_fact_hang_read(gw_fact_text_of(fact->value), &said);
-    if (hang != NULL && !hang->over && said.for_ms != 0) { /* 0: `gpuwhy poke` looked at a process that does not hang */
+    if (hang != NULL && !hang->over && said.for_ms != 0 &&
+        hang->meets == (said.has_meets && said.meets)) { /* 0: `gpuwhy poke` looked at a process that does not hang */
         free_threads(hang);
     } else {
         if (model->hang_count >= HANGS_MAX ||

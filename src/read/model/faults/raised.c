@@ -121,8 +121,23 @@ static bool follows_from_our_death(const gw_model *model, const char *line, size
     return model->truncated && (gw_begins(line, "BrokenPipeError") || (number != NULL && number < line + bytes));
 }
 
+/* Forget the exceptions that gpuwhy caused by ending the program. */
+static void drop_own(gw_model *model)
+{
+    uint64_t own_ns = model->inner->own_stop_ns;
+    for (size_t i = 0; own_ns != 0 && i < model->process_count; i++) {
+        gw_process *process = &model->process[i];
+        if (process->raised == NULL || process->t_raised_ns < own_ns)
+            continue;
+        free(process->raised);
+        process->raised = NULL;
+        process->raised_bytes = 0;
+    }
+}
+
 void gwi_raised_finish(gw_model *model)
 {
+    drop_own(model);
     gw_stderr_facts *facts = &model->stderr_facts;
     const gw_process *process = first_raised(model);
     size_t bytes = 0;
