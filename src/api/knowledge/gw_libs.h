@@ -87,6 +87,14 @@ bool gw_library_of_path(const char *path, gw_library *ret_library);
 /* Read the full version, if unknown, from the directory name of the Python package that contains the file. No file is
  * opened. `root` is prepended to the path; "" means this machine. */
 void gw_library_ask_package(const char *root, gw_library *library);
+/* Return how many bytes of a path decide to which Python package the file belongs: up to the first folder below
+ * site-packages or dist-packages. Returns 0 for other files, and for those of NVIDIA's packages, which are libraries.
+ */
+size_t gw_package_bytes(const char *path);
+/* Append name and version of the Python package to which a file belongs: "torch 2.9.0+cu128". The names of its folders
+ * decide, or else the package's own list of its modules. Appends nothing if it is unknown. `root` is prepended to the
+ * path. */
+void gw_package_of_path(const char *root, const char *path, gw_text *ret_package);
 /* Read the SONAME from the library's file, and NCCL's full version from a string in it if still unknown. `root` is
  * prepended to the path. If the file is not an ELF file, the library is left unchanged. */
 void gw_library_read(const char *root, gw_library *library);

@@ -3,6 +3,7 @@
 #include "gw_fact.h"
 #include "gw_libs.h"
 #include "gw_own.h"
+#include "gw_process.h"
 #include "gw_text.h"
 
 #include <dirent.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* Read the SONAME and version strings of libraries with elfutils, which handles damaged files. */
@@ -281,6 +283,71 @@ void gw_library_ask_package(const char *root, gw_library *library)
         library->from = GW_VERSION_FROM_PACKAGE;
         library->is_major_only = false;
     }
+    if (dir != NULL)
+        closedir(dir);
+    gw_text_free(&folder);
+}
+
+/* ---- the package of any file ---- */
+
+/* True if one of the lines of the package's list of modules is `top`. */
+static bool lists_module(const char *folder, const char *entry, const char *top, size_t top_bytes)
+{
+    char text[4096];
+    if (gw_read_small(text, sizeof text, NULL, "%s%s/top_level.txt", folder, entry) <= 0)
+        return false;
+    for (const char *at = text; *at != '\0'; at += *at == '\n') {
+        size_t bytes = strcspn(at, "\r\n");
+        if (bytes == top_bytes && memcmp(at, top, bytes) == 0)
+            return true;
+        at += bytes + (at[bytes] == '\r');
+    }
+    return false;
+}
+
+/* Append "torch 2.9.0+cu128" if "torch-2.9.0+cu128.dist-info" is the package of the module `top`. The names of a
+ * package and of its module may differ ("cupy_cuda12x" and "cupy"), but they begin alike. */
+static bool take_package(const char *folder, const char *entry, const char *top, size_t top_bytes, gw_text *package)
+{
+    enum { ALIKE_BYTES = 4 };
+    const char *end = strstr(entry, ".dist-info");
+    size_t name_bytes = strcspn(entry, "-");
+    if (end == NULL || entry + name_bytes >= end)
+        return false;
+    bool is_equal = name_bytes == top_bytes && strncasecmp(entry, top, top_bytes) == 0;
+    if (!is_equal && (strncasecmp(entry, top, ALIKE_BYTES) != 0 || !lists_module(folder, entry, top, top_bytes)))
+        return false;
+    gw_text_addf(package, "%.*s %.*s", (int)name_bytes, entry, (int)(end - entry - (ptrdiff_t)name_bytes - 1),
+                 entry + name_bytes + 1);
+    return true;
+}
+
+/* Return the module of a file in a package, such as "torch/lib/libtorch.so". NULL: it is in none. */
+static const char *module_of(const char *path)
+{
+    const char *site = strstr(path, "/site-packages/");
+    site = site == NULL ? strstr(path, "/dist-packages/") : site;
+    return site == NULL || packages_folder(path) != 0 ? NULL : site + sizeof "/site-packages/" - 1;
+}
+
+size_t gw_package_bytes(const char *path)
+{
+    const char *top = module_of(path);
+    return top == NULL ? 0 : (size_t)(top - path) + strcspn(top, "/.");
+}
+
+void gw_package_of_path(const char *root, const char *path, gw_text *ret_package)
+{
+    const char *top = module_of(path);
+    gw_text folder = {0};
+    if (top == NULL)
+        return;
+    size_t top_bytes = strcspn(top, "/.");
+    gw_text_addf(&folder, "%s%.*s", root, (int)(top - path), path);
+    DIR *dir = opendir(gw_text_str(&folder));
+    bool found = false;
+    for (struct dirent *entry; dir != NULL && !found && (entry = readdir(dir)) != NULL;)
+        found = take_package(gw_text_str(&folder), entry->d_name, top, top_bytes, ret_package);
     if (dir != NULL)
         closedir(dir);
     gw_text_free(&folder);

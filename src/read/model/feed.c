@@ -85,8 +85,10 @@ static void note_fact(gw_model *model, gw_process *process, const gw_event *even
     if (event->arg[0] == GW_NOTE_OBSERVER_ATTACHED) {
         unsigned major, minor;
         model->observer_attached = true;
-        if (event->text != NULL && sscanf(event->text, "PyTorch %3u.%2u", &major, &minor) == 2)
+        if (event->text != NULL && sscanf(event->text, "PyTorch %3u.%2u", &major, &minor) == 2) {
             model->torch_version = 100 * major + minor;
+            (void)sscanf(event->text, "PyTorch %23[^; ]", process->torch_release);
+        }
     }
 }
 

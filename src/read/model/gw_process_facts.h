@@ -103,6 +103,7 @@ typedef struct gw_process {
     uint32_t restart;         /* number of such restarts before this process was started */
     uint32_t driver_api;      /* the CUDA version that the driver reports, such as 12040; 0: unknown */
     gw_libraries libraries;   /* CUDA libraries that the supervisor saw mapped into the process */
+    char torch_release[GW_VERSION_TEXT_MAX]; /* PyTorch's version as it prints it, "2.9.0+cu128"; "": not known */
     /* The last uncaught exception of the Python interpreter, read at its exit. It looks like a traceback without source
      * lines. Owned; NULL if there was none, or if it could not be read. */
     char *raised;

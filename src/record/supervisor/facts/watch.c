@@ -131,27 +131,55 @@ static void put_map(gwi_record *record, uint32_t pid, const char *path)
     gwi_record_put(record, &item);
 }
 
+/* True if a library or a package, by the beginning of its path, was recorded for the process, or if the list is full.
+ */
+static bool is_put(const gwi_watch *watch, uint64_t hash)
+{
+    for (uint32_t i = 0; i < watch->library_count; i++)
+        if (watch->library[i] == hash)
+            return true;
+    return watch->library_count == sizeof watch->library / sizeof watch->library[0];
+}
+
+static void put_once(gwi_watch *watch, gwi_record *record, uint32_t pid, uint64_t hash, gw_fact_key what,
+                     const gw_text *line)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = pid};
+    watch->library[watch->library_count++] = hash;
+    item.pair.key = gw_fact_key_text(what);
+    item.pair.value = gw_text_str(line);
+    if (item.pair.value[0] != '\0')
+        gwi_record_put(record, &item);
+}
+
 /* Record the version of a library, once per process. Libraries may be loaded late, so each look may find new ones. */
 static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, const char *path)
 {
     gw_library library;
     gw_text line = {0};
     uint64_t hash = gw_hash_bytes(GW_HASH_START ^ pid, path, strlen(path));
-    for (uint32_t i = 0; i < watch->library_count; i++)
-        if (watch->library[i] == hash)
-            return;
-    if (watch->library_count == sizeof watch->library / sizeof watch->library[0] || !gw_library_of_path(path, &library))
+    if (is_put(watch, hash) || !gw_library_of_path(path, &library))
         return;
-    watch->library[watch->library_count++] = hash;
     gw_library_ask_package("", &library);
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = pid};
     if (library.path != NULL)
         gw_library_to_line(&library, &line);
-    item.pair.key = gw_fact_key_text(GW_FACT_LIBRARY);
-    item.pair.value = gw_text_str(&line);
-    gwi_record_put(record, &item);
+    put_once(watch, record, pid, hash, GW_FACT_LIBRARY, &line);
     gw_text_free(&line);
     gw_library_free(&library);
+}
+
+/* Record the Python package that has this native code, once per process. Only the first file of a package makes us read
+ * the folder of packages. */
+static void put_package(gwi_watch *watch, gwi_record *record, uint32_t pid, const char *path)
+{
+    gw_text line = {0};
+    size_t bytes = gw_package_bytes(path);
+    uint64_t hash = gw_hash_bytes(GW_HASH_START ^ ~pid, path, bytes);
+    if (bytes == 0 || is_put(watch, hash))
+        return;
+    gw_package_of_path("", path, &line);
+    put_once(watch, record, pid, hash, GW_FACT_PACKAGE, &line);
+    gw_text_free(&line);
 }
 
 /* True if a process with the hook and a driver may still be recorded later, when its first call is drained. So wait a
@@ -255,8 +283,10 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         bool virtual = doors->is_virtual && strcmp(path, doors->driver) == 0;
         is_hooked = is_hooked || ours;
         has_hook = has_hook || strcmp(gw_path_last(path), "libgpuwhy-hook.so") == 0;
-        if (recorded && !ours && !virtual)
+        if (recorded && !ours && !virtual) {
             put_library(watch, record, (uint32_t)pid, path);
+            put_package(watch, record, (uint32_t)pid, path);
+        }
         if (is_driver(path) && !ours)
             snprintf(driver, sizeof driver, "%s", path);
     }
