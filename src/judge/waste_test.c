@@ -299,9 +299,10 @@ static void library(const char *line)
 
 static void with_libraries(unsigned capability, const char *first, const char *second)
 {
-    enum { CAPABILITY_MAJOR = 75 };
+    enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76 };
     open_run();
     gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, CAPABILITY_MAJOR, capability, 0);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, CAPABILITY_MINOR, 0, 0);
     library(first);
     if (second != NULL)
         library(second);

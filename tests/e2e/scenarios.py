@@ -305,6 +305,22 @@ def s29(run, verdict):
     expect(not (verdict["cause"] or "").startswith("gpu-oom"), "the GPU is blamed")
 
 
+def known(*parts):
+    """A known problem of PyTorch 2.9.0 is supported: the cure is the first step, and no step contradicts it."""
+    def check(run, verdict):
+        rows = verdict["known"]
+        expect(len(rows) == 1 and rows[0]["certainty"] == "supported", f"known: {rows}")
+        expect(all(part in rows[0]["text"] for part in ("PyTorch 2.9.0 computes conv3d", *parts)), f"known: {rows}")
+        expect(verdict["next"][0] == rows[0]["cure"], f"the cure is not first: {verdict['next']}")
+        expect(not any("bfloat16" in step for step in verdict["next"]), f"bfloat16 is advised: {verdict['next']}")
+    return check
+
+
+def nothing_known(run, verdict):
+    expect(verdict["known"] == [], f"known: {verdict['known']}")
+    expect(any("bfloat16" in step for step in verdict["next"]), f"bfloat16 is not advised: {verdict['next']}")
+
+
 def workspace(run, verdict):
     lines = [line for line in verdict["advice"] if line.startswith("library-workspace-choice")]
     expect(len(lines) == 1, f"not said once: {verdict['advice']}")
@@ -525,6 +541,12 @@ def versions(fault, cause, check, *options, **more):
     return Scenario(program("s26_versions", *options), Card("2GiB", more=fault), cause, check, on="virtual", **more)
 
 
+def conv3d(release, check, *options):
+    """A program with this version of PyTorch, whose last request is refused."""
+    library = SCENARIOS / "named" / release / "site-packages" / "torch" / "lib" / "libtorch_cuda.so"
+    return versions("", "gpu-oom-capacity", check, "--library", library, "--bytes", "8GiB", *options)
+
+
 def reset(use, check, *options, **more):
     return Scenario(program("s32_reset", "--use", use, *options), Card(), "context-destroyed", check, **more)
 
@@ -690,6 +712,11 @@ TABLE = {
     "S26-busy": versions("fault=46@cuDevicePrimaryCtxRetain", "device-busy-or-partition", says("compute mode")),
     "S26-cudnn": versions("", "cudnn-mixed-libraries", says(r"9\.1", r"9\.3", "1002"), *CUDNN, "--status",
                           "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", twin=program("s26_versions", *CUDNN)),
+    # A library version with a known problem; a kernel or a function shows that the program met it.
+    "S26-known": conv3d("2.9.0+cu128", known("; the program launched vol2col"), "--kernel", "vol2col"),
+    "S26-known-request": conv3d("2.9.0+cu128", known("; the refused request came from slow_conv_dilated3d"), "--convolves"),
+    "S26-known-newer": conv3d("2.10.0+cu128", nothing_known, "--kernel", "vol2col", "--convolves"),
+    "S26-known-unused": conv3d("2.9.0+cu128", nothing_known),
     "S26-ordinal": versions("fault=101@cuDevicePrimaryCtxRetain", "invalid-device-ordinal",
                             says("cuDevicePrimaryCtxRetain")),
     "S28-exception": Scenario([PYTHON, "-c", "raise ValueError('the labels are wrong')"], Card(), "script-exception",

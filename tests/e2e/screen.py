@@ -3,7 +3,7 @@ scrolls away."""
 import re
 
 COLUMNS, LINES = 80, 24
-LABELS = ["Verdict", "Where", "Next", "Why", "Possible causes", "Run", "Later", "Beware", "Also", "Details"]
+LABELS = ["Verdict", "Where", "Known", "Next", "Why", "Possible causes", "Run", "Later", "Beware", "Also", "Details"]
 ALIASES = {"Seen": "Why", "Meaning": "Why"}  # labels for a clean run and for an answer
 WHY_MAX, NEXT_MAX, NEXT_LINES_MAX = 8, 4, 2
 

@@ -95,7 +95,7 @@ CASES = {
     "cuDNN 8.9.0 may compute fused": packages("8.9.1.23", "8.9.2.26", "nvidia-cudnn-cu12 {v}", "Tesla P100-PCIE-16GB", "6.0"),
     "cuDNN 8.9.0 may compute incorrect": packages("8.9.2.26", "8.9.3.28", "nvidia-cudnn-cu12 {v}", "Tesla M40", "5.2"),
     "cuDNN 8.6": packages("8.6.0.163", "8.8.1.3", "nvidia-cudnn-cu11 {v}\njaxlib 0.4.10"),
-    "CUDA 12.9": packages("12.9", "12.8", "cuda {v}"),
+    "CUDA 12.9": log("2.8.0+cu129", "2.8.0+cu128", TORCH + "matmul: calling cublasLtMatmul with an epilogue\n" + NAN),
     "driver 535": log("535.161.08", "550.90.07", "Nvidia driver version: {v}\nGPU 0: NVIDIA A10G\nCapturing the model for CUDA graphs. This may take a while.\n"
                       + at("vllm_like/worker/runner.py", "graph_runner.capture(") + OOM),
     "driver 560": packages("565.57.01", "570.86.15", "driver {v}\ncards 2"),

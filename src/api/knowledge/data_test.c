@@ -7,6 +7,7 @@
 #include "gw_text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -474,6 +475,51 @@ GW_TEST(a_row_applies_only_if_all_of_it_holds)
     gw_text_free(&text);
 }
 
+GW_TEST(conditions_compare_versions)
+{
+    gw_regression row = {.library = "PyTorch", .needs = "CUDA=12.1", .likely = "MONAI>=0 cards>=2"};
+    gw_software software = {0};
+    gw_software_add_text(&software, "torch", "2.1.0");
+    gw_software_add_text(&software, "cudart", "12.1.105"); /* a 12.1 */
+    assert_int_equal(gw_regression_applies(&row, &software), GW_APPLIES);
+    row.needs = "CUDA=12.10";
+    assert_int_equal(gw_regression_applies(&row, &software), GW_APPLIES_NOT);
+    assert_false(gw_regression_is_likely(&row, &software));
+    gw_software_add(&software, "cards", v("2.0"));
+    assert_true(gw_regression_is_likely(&row, &software));
+}
+
+/* Check which package a file belongs to. "": none. */
+static void expect_package(const char *path, const char *wanted)
+{
+    gw_text package = {0};
+    gw_package_of_path(gw_test_folder, path, &package);
+    assert_string_equal(gw_text_str(&package), wanted);
+    gw_text_free(&package);
+}
+
+GW_TEST_WITH(files_belong_to_packages, gw_test_folder_make, gw_test_folder_remove)
+{
+    char command[2048];
+    snprintf(command, sizeof command,
+             "cd %s && mkdir -p v/site-packages && cd v/site-packages && mkdir torch_geometric-2.5.3.dist-info "
+             "torch-2.9.0+cu128.dist-info cupy_cuda12x-13.6.0.dist-info flash_attn-2.8.0.post2.dist-info && "
+             "echo torch_geometric >torch_geometric-2.5.3.dist-info/top_level.txt && "
+             "printf 'cupy\\r\\ncupyx\\n' >cupy_cuda12x-13.6.0.dist-info/top_level.txt && "
+             "printf 'flash_attn\\nflash_attn_2_cuda' >flash_attn-2.8.0.post2.dist-info/top_level.txt",
+             gw_test_folder);
+    assert_int_equal(system(command), 0);
+    expect_package("/v/site-packages/torch/lib/libtorch_cuda.so", "torch 2.9.0+cu128");
+    expect_package("/v/site-packages/cupy/_core/core.cpython-311-x86_64-linux-gnu.so", "cupy_cuda12x 13.6.0");
+    expect_package("/v/site-packages/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so", "flash_attn 2.8.0.post2");
+    expect_package("/v/site-packages/torc/x.so", "");
+    expect_package("/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9", "");
+    expect_package("/usr/lib/libtorch_cuda.so", "");
+    expect_package("/none/site-packages/torch/x.so", "");
+    assert_int_equal(gw_package_bytes("/v/site-packages/torch/lib/libtorch.so"), strlen("/v/site-packages/torch"));
+    assert_int_equal(gw_package_bytes("/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9"), 0);
+}
+
 GW_TEST(packages_have_the_names_of_the_table)
 {
     static const char *const pairs[][2] = {{"cupy-cuda12x", "CuPy"},           {"flash_attn", "flash-attn"},
@@ -501,12 +547,12 @@ GW_TEST(packages_have_the_names_of_the_table)
 
 GW_TEST(words_are_alternatives_of_lists)
 {
-    const gw_regression row = {.seen = "conv3d&bf16|vol2col"}, none = {.seen = NULL};
-    assert_false(gw_regression_is_seen(&row, has_in, "conv3d"));
-    assert_true(gw_regression_is_seen(&row, has_in, "bf16 conv3d"));
-    assert_true(gw_regression_is_seen(&row, has_in, "vol2col"));
-    assert_false(gw_regression_is_seen(&row, has_in, "conv2d"));
-    assert_false(gw_regression_is_seen(&none, has_in, "conv3d"));
+    static const char words[] = "conv3d&bf16|vol2col";
+    assert_false(gw_regression_has(words, has_in, "conv3d"));
+    assert_true(gw_regression_has(words, has_in, "bf16 conv3d"));
+    assert_true(gw_regression_has(words, has_in, "vol2col"));
+    assert_false(gw_regression_has(words, has_in, "conv2d"));
+    assert_false(gw_regression_has(NULL, has_in, "conv3d"));
 }
 
 GW_TEST(cards_are_known_by_name)

@@ -152,10 +152,12 @@ static const table tables[] = {
       KEY("needs", CONDITIONS),
       PLAIN("card", TEXT),
       PLAIN("seen", PARTS),
+      PLAIN("kernel", PARTS),
       {"effect", ENUM, false, "memory wrong crash error hang slow", "GW_HARM_"},
       KEY("text", NAME),
       PLAIN("cure", NAME),
       PLAIN("withdraws", TEXT),
+      PLAIN("likely", CONDITIONS),
       VERIFIED,
       SOURCE}},
 };
@@ -682,9 +684,9 @@ static void check_regression(int index, const row *r)
     gw_version first = version_of(field_of(index, r, "first")), before = version_of(field_of(index, r, "before"));
     if (before != 0 && before <= first)
         bad(&tables[index], r->line, "before must be newer than first: it is the first version without the problem");
-    if (is_dash(field_of(index, r, "seen")) && is_dash(field_of(index, r, "needs")) &&
-        is_dash(field_of(index, r, "card")))
-        bad(&tables[index], r->line, "a version alone is in every log: fill in seen, needs or card");
+    if (is_dash(field_of(index, r, "seen")) && is_dash(field_of(index, r, "kernel")) &&
+        is_dash(field_of(index, r, "needs")) && is_dash(field_of(index, r, "card")))
+        bad(&tables[index], r->line, "a version alone is in every log: fill in seen, kernel, needs or card");
 }
 
 static void check_rows(const char *name, void (*check)(int index, const row *r))
@@ -886,13 +888,13 @@ static void write_results(FILE *out)
 }
 
 /* Append the alternatives of one row: "a&b|c" are the literals a, b and c. */
-static void write_words(FILE *out, const char *seen, bool *first)
+static void write_words(FILE *out, const char *words, bool *first)
 {
-    while (*seen != '\0') {
-        size_t bytes = strcspn(seen, "|&");
-        fprintf(out, "%s%.*s", *first ? "" : "|", (int)bytes, seen);
+    while (*words != '\0') {
+        size_t bytes = strcspn(words, "|&");
+        fprintf(out, "%s%.*s", *first ? "" : "|", (int)bytes, words);
         *first = false;
-        seen += bytes + (seen[bytes] != '\0');
+        words += bytes + (words[bytes] != '\0');
     }
 }
 
@@ -906,9 +908,12 @@ static void write_regression_words(FILE *out)
           "#ifndef GW_REGRESSION_WORDS_H\n#define GW_REGRESSION_WORDS_H\n\n#define GW_REGRESSION_WORDS \"",
           out);
     for (int i = 0; i < row_counts[index]; i++) {
-        const char *seen = field_of(index, &rows[index][i], "seen");
-        if (!is_dash(seen))
-            write_words(out, seen, &first);
+        static const char *const names[] = {"seen", "kernel"};
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+            const char *words = field_of(index, &rows[index][i], names[k]);
+            if (!is_dash(words))
+                write_words(out, words, &first);
+        }
     }
     fputs("\"\n\n#endif\n", out);
 }

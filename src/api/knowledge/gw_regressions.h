@@ -1,7 +1,8 @@
 /* Known problems of library versions (data/regressions.tsv), and the software that a log, a machine or a process has.
  *
  * A row applies if the version of its library is in its range and its other conditions hold. That alone is no proof:
- * the program may not use what is broken. Only words of a message or a kernel's name (`seen`) show that it did.
+ * the program may not use what is broken. Only words of a message (`seen`) or of a kernel's name (`kernel`) show that
+ * it did.
  *
  * Texts are static, and NULL where the table has "-". Any thread may use the table. docs/HOWTO_ADD_REGRESSION.md
  * describes how to add a row. */
@@ -26,11 +27,13 @@ typedef struct gw_regression {
     gw_version first, before; /* from `first` to below `before`; `before` 0: no version without the problem is known */
     const char *needs;        /* other versions, such as "cuDNN<9.15 capability>=10.0 cards>=2"; all must hold */
     const char *card;         /* words of a card's name, such as "H20 H800"; one of them must be in it */
-    const char *seen;         /* words of messages or kernels: "a&b|c" is (a and b) or c; NULL: nothing betrays it */
+    const char *seen;         /* words of messages: "a&b|c" is (a and b) or c; NULL: no message betrays it */
+    const char *kernel;       /* words of the names of kernels, or of functions that launch them, in the same form */
     gw_harm effect;
     const char *text; /* "computes conv3d in bf16 without cuDNN" */
     const char *cure;
     const char *withdraws; /* words of fixes that must not be advised beside this row, separated by |; NULL: none */
+    const char *likely; /* software whose programs probably use what is broken: one of these conditions; NULL: none */
     gw_verified verified;
     const char *source;                   /* such as "pytorch/pytorch#166643" */
     const char *first_text, *before_text; /* as in the table */
@@ -66,9 +69,11 @@ gw_version gw_software_version(const gw_software *software, const char *name); /
  * cannot be checked. */
 typedef enum gw_applies { GW_APPLIES_NOT, GW_APPLIES_UNKNOWN, GW_APPLIES } gw_applies;
 gw_applies gw_regression_applies(const gw_regression *row, const gw_software *software);
-/* True if all words of one alternative of `seen` satisfy `has`. False for a row without words. */
-bool gw_regression_is_seen(const gw_regression *row, bool (*has)(const void *context, const char *word, size_t bytes),
-                           const void *context);
+/* True if all words of one alternative of `words` (`seen` or `kernel` of a row) satisfy `has`. False for NULL. */
+bool gw_regression_has(const char *words, bool (*has)(const void *context, const char *word, size_t bytes),
+                       const void *context);
+/* True if a condition of `likely` holds. */
+bool gw_regression_is_likely(const gw_regression *row, const gw_software *software);
 /* Append "PyTorch 2.9.0 computes conv3d in bf16 without cuDNN". */
 void gw_regression_say(const gw_regression *row, const gw_software *software, gw_text *text);
 

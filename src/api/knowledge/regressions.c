@@ -39,7 +39,8 @@ static bool name_of(const char *package, char out[GW_SOFTWARE_NAME_MAX])
         return false;
     char *end = strstr(out, "-cu");
     end = end != NULL && gw_begins(end, "-cuda") ? end + strlen("-cuda") : end + (end != NULL ? strlen("-cu") : 0);
-    if (end != NULL && *end != '\0' && strspn(end, "0123456789x") == strlen(end))
+    const char *rest = end == NULL ? "" : end + strspn(end, "0123456789x");
+    if (end != NULL && end != rest && (*rest == '\0' || strcmp(rest, "-bindings") == 0)) /* TensorRT's native part */
         *strstr(out, "-cu") = '\0';
     for (size_t i = 0; i < sizeof packages / sizeof packages[0]; i++) {
         if (strcasecmp(out, packages[i].package) == 0)
@@ -150,11 +151,18 @@ gw_version gw_data_capability_named(const char *card)
 
 /* ---- rows ---- */
 
-static bool compare(gw_version version, const char *operator, size_t bytes, gw_version wanted)
+/* True if the version begins with the numbers of `wanted`, whose text is from `text` to `end`: 12.1.105 is a 12.1. */
+static bool begins_with(gw_version version, gw_version wanted, const char *text, const char *end)
 {
-    if (bytes == 2)
-        return version >= wanted;
-    return *operator== '<' ? version < wanted : version == wanted;
+    unsigned part = 0;
+    for (const char *at = text; at <= end; at++) {
+        if (at < end && *at != '.')
+            continue;
+        if (gw_version_part(version, part) != gw_version_part(wanted, part))
+            return false;
+        part++;
+    }
+    return true;
 }
 
 /* Check one condition, such as "cuDNN<9.15", and set *ret_end to the text after it. */
@@ -164,11 +172,15 @@ static gw_applies check(const char *need, const gw_software *software, const cha
     size_t name_bytes = strcspn(need, "<>="), sign_bytes = strspn(need + name_bytes, "<>=");
     gw_version wanted = 0;
     snprintf(name, sizeof name, "%.*s", (int)name_bytes, need);
-    (void)gw_version_parse(need + name_bytes + sign_bytes, &wanted, ret_end); /* datagen has checked the text */
+    const char *sign = need + name_bytes, *number = sign + sign_bytes;
+    (void)gw_version_parse(number, &wanted, ret_end); /* datagen has checked the text */
     gw_version version = gw_software_version(software, name);
     if (version == 0)
         return GW_APPLIES_UNKNOWN;
-    return compare(version, need + name_bytes, sign_bytes, wanted) ? GW_APPLIES : GW_APPLIES_NOT;
+    bool holds = *sign == '>'   ? version >= wanted
+                 : *sign == '<' ? version < wanted
+                                : begins_with(version, wanted, number, *ret_end);
+    return holds ? GW_APPLIES : GW_APPLIES_NOT;
 }
 
 gw_applies gw_regression_applies(const gw_regression *row, const gw_software *software)
@@ -186,11 +198,20 @@ gw_applies gw_regression_applies(const gw_regression *row, const gw_software *so
     return row->card != NULL && software->card[0] == '\0' && all == GW_APPLIES ? GW_APPLIES_UNKNOWN : all;
 }
 
-bool gw_regression_is_seen(const gw_regression *row, bool (*has)(const void *context, const char *word, size_t bytes),
-                           const void *context)
+bool gw_regression_is_likely(const gw_regression *row, const gw_software *software)
+{
+    for (const char *at = row->likely; at != NULL && *at != '\0'; at += *at == ' ') {
+        if (check(at, software, &at) == GW_APPLIES)
+            return true;
+    }
+    return false;
+}
+
+bool gw_regression_has(const char *words, bool (*has)(const void *context, const char *word, size_t bytes),
+                       const void *context)
 {
     bool all = true;
-    for (const char *at = row->seen; at != NULL && *at != '\0';) {
+    for (const char *at = words; at != NULL && *at != '\0';) {
         size_t bytes = strcspn(at, "|&");
         all = all && has(context, at, bytes);
         at += bytes;

@@ -208,7 +208,7 @@ static void add_range(gw_text *line, const gw_regression *row)
 
 static bool contains(const gw_regression *row, const char *range, const char *word)
 {
-    const char *texts[] = {range, row->text, row->cure, row->source, row->seen};
+    const char *texts[] = {range, row->text, row->cure, row->source, row->seen, row->kernel};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i] != NULL && strcasestr(texts[i], word) != NULL)
             return true;

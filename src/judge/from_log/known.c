@@ -4,6 +4,7 @@
 #include "gw_text.h"
 #include "gwi_log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,35 +41,106 @@ static void add_card(const gw_model *model, const gw_process *process, gw_softwa
         gw_software_add(software, "cards", gw_version_of(cards, 0, 0));
 }
 
-void gwi_software_of(const gwi_case *c, gw_software *ret_software)
+/* Add the packages whose native code was mapped in the process. */
+static void add_packages(const gw_model *model, const gw_process *process, gw_software *software)
+{
+    for (size_t i = 0; i < model->fact_count; i++) {
+        const gw_pair *fact = &model->fact[i];
+        char name[GW_SOFTWARE_NAME_MAX], version[GW_VERSION_TEXT_MAX];
+        if (fact->what == GW_FACT_PACKAGE && fact->pid == process->pid &&
+            sscanf(fact->value, "%31s %23s", name, version) == 2)
+            gw_software_add_text(software, name, version);
+    }
+    gw_software_add_text(software, "torch", process->torch_release);
+}
+
+static void software_of_process(const gw_model *model, const gw_process *process, gw_software *software)
+{
+    for (size_t i = 0; i < process->libraries.count; i++) {
+        const gw_library *library = &process->libraries.item[i];
+        if (!library->is_major_only && library->part[0] == '\0')
+            gw_software_add(software, gw_library_kind_text(library->kind), library->version);
+    }
+    add_card(model, process, software);
+    add_packages(model, process, software);
+}
+
+static void software_of(const gwi_case *c, gw_software *ret_software)
 {
     *ret_software = (gw_software){0};
-    for (size_t i = 0; c->process != NULL && i < c->process->libraries.count; i++) {
-        const gw_library *library = &c->process->libraries.item[i];
-        if (!library->is_major_only && library->part[0] == '\0')
-            gw_software_add(ret_software, gw_library_kind_text(library->kind), library->version);
-    }
     if (c->process != NULL)
-        add_card(c->model, c->process, ret_software);
+        software_of_process(c->model, c->process, ret_software);
     if (c->text != NULL)
         add_from_text(c->text, ret_software);
 }
 
 /* ---- what betrays a problem ---- */
 
+/* What shows that the program used what is broken. */
+typedef struct trace {
+    const char *kernel;   /* mangled name of a kernel that the process launched; NULL: none */
+    const char *function; /* function that requested the memory that was refused; NULL: none */
+    bool is_printed;      /* a line of the output or the log */
+} trace;
+
 static bool is_printed(const void *context, const char *word, size_t bytes)
 {
     const gw_log *log = context;
-    for (size_t i = 0; i < log->find_count; i++) {
+    for (size_t i = 0; log != NULL && i < log->find_count; i++) {
         if (memmem(log->find[i].text, strlen(log->find[i].text), word, bytes) != NULL)
             return true;
     }
     return false;
 }
 
-static bool is_seen(const gwi_case *c, const gw_regression *row)
+static bool is_in(const void *context, const char *word, size_t bytes)
 {
-    return c->text != NULL && gw_regression_is_seen(row, is_printed, c->text->log);
+    return memmem(context, strlen(context), word, bytes) != NULL;
+}
+
+static const char *launched(const gw_model *model, uint32_t pid, const char *words)
+{
+    for (size_t i = 0; i < model->launch_site_count; i++) {
+        const gw_launch_site *launch = &model->launch_site[i];
+        if (launch->pid == pid && launch->kernel != NULL && gw_regression_has(words, is_in, launch->kernel))
+            return launch->kernel;
+    }
+    for (const gw_thread *thread = gw_model_first_thread(model, pid); thread != NULL;
+         thread = gw_model_next_thread(model, thread)) {
+        for (size_t i = 0; i < thread->ring_count; i++) {
+            if (thread->ring[i].kernel != NULL && gw_regression_has(words, is_in, thread->ring[i].kernel))
+                return thread->ring[i].kernel;
+        }
+    }
+    return NULL;
+}
+
+static const char *requested_by(const gwi_case *c, const char *words)
+{
+    const gw_stack *stack = gw_sites_stack(c->model->sites, gwi_request_site(c));
+    for (size_t i = 0; stack != NULL && i < stack->count; i++) {
+        const char *function = stack->frame[i].function;
+        if (function != NULL && gw_regression_has(words, is_in, function))
+            return function;
+    }
+    return NULL;
+}
+
+static trace trace_of(const gwi_case *c, const gw_regression *row)
+{
+    const gw_log *log = c->text == NULL ? NULL : c->text->log;
+    trace found = {.is_printed = gw_regression_has(row->seen, is_printed, log) ||
+                                 gw_regression_has(row->kernel, is_printed, log)};
+    if (c->process != NULL && row->kernel != NULL) {
+        found.kernel = launched(c->model, c->process->pid, row->kernel);
+        found.function = requested_by(c, row->kernel);
+    }
+    return found;
+}
+
+static bool is_traced(const trace *found)
+{
+    return found->kernel != NULL || found->function != NULL || found->is_printed;
 }
 
 /* True if the problem's effect can be the failure that the verdict is about. Words that are seen (`seen`) are part of a
@@ -125,7 +197,17 @@ static bool add_cure(const gw_regression *row, bool is_first, gw_string_list *ne
     return true;
 }
 
-static bool add_known(const gw_regression *row, const gw_software *software, gw_certainty certainty,
+/* Append the observation that betrays the problem in a recording. */
+static void say_trace(const trace *found, gw_text *text)
+{
+    char name[GWI_KERNEL_TEXT_MAX];
+    if (found->function != NULL)
+        gw_text_addf(text, "; the refused request came from %s", gwi_kernel_text(name, found->function));
+    else if (found->kernel != NULL)
+        gw_text_addf(text, "; the program launched %s", gwi_kernel_text(name, found->kernel));
+}
+
+static bool add_known(const gw_regression *row, const gw_software *software, const trace *found, gw_certainty certainty,
                       gw_verdict *verdict)
 {
     gw_text text = {0};
@@ -134,6 +216,7 @@ static bool add_known(const gw_regression *row, const gw_software *software, gw_
         return false;
     verdict->known = more;
     gw_regression_say(row, software, &text);
+    say_trace(found, &text);
     bool good = !text.failed && gw_str_copy(gw_text_str(&text), &more[verdict->known_count].text);
     gw_text_free(&text);
     if (!good)
@@ -146,28 +229,56 @@ static bool add_known(const gw_regression *row, const gw_software *software, gw_
     return add_cure(row, certainty == GW_SUPPORTED, &verdict->next);
 }
 
-/* Return how certain it is that the program met the problem of a row. NONE: nothing shows it. */
+/* Return how certain it is that the program met the problem of a row. NONE: nothing shows it. In a recording, the
+ * kernels show what a program did, so a word of its output, such as the name of an operation, is less than that. */
 static gw_certainty judge_row(const gwi_case *c, const gw_regression *row, const gw_software *software,
-                              const gw_verdict *verdict)
+                              const gw_verdict *verdict, trace *ret_found)
 {
     gw_applies applies = gw_regression_applies(row, software);
-    bool seen = applies != GW_APPLIES_NOT && is_seen(c, row);
-    if (applies == GW_APPLIES_NOT || (row->seen != NULL && !seen) || (row->seen == NULL && applies != GW_APPLIES) ||
-        !fits(verdict, row->effect, seen))
+    *ret_found = applies != GW_APPLIES_NOT ? trace_of(c, row) : (trace){0};
+    bool is_seen = is_traced(ret_found), has_words = row->seen != NULL || row->kernel != NULL;
+    if (applies == GW_APPLIES_NOT || (has_words && !is_seen) || (!has_words && applies != GW_APPLIES) ||
+        !fits(verdict, row->effect, is_seen))
         return GW_CERTAINTY_NONE;
-    return seen && applies == GW_APPLIES && row->verified == GW_VERIFIED_YES ? GW_SUPPORTED : GW_HYPOTHESIS;
+    bool is_used = is_seen && (ret_found->kernel != NULL || ret_found->function != NULL || row->kernel == NULL ||
+                               c->process == NULL);
+    return is_used && applies == GW_APPLIES && row->verified == GW_VERIFIED_YES ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
 bool gwi_fill_known(const gwi_case *c, gw_verdict *verdict)
 {
     enum { KNOWN_MAX = 4 };
     gw_software software;
-    gwi_software_of(c, &software);
+    software_of(c, &software);
     for (gw_certainty certainty = GW_SUPPORTED; certainty >= GW_HYPOTHESIS; certainty--) {
         for (size_t i = 0; i < gw_data_regressions_count && verdict->known_count < KNOWN_MAX; i++) {
             const gw_regression *row = &gw_data_regressions[i];
-            if (judge_row(c, row, &software, verdict) == certainty && !add_known(row, &software, certainty, verdict))
+            trace found;
+            if (judge_row(c, row, &software, verdict, &found) == certainty &&
+                !add_known(row, &software, &found, certainty, verdict))
                 return false;
+        }
+    }
+    return true;
+}
+
+bool gwi_advise_known(const gwi_case *c, const char *cause, gw_string_list *advice)
+{
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        gw_software software = {0};
+        software_of_process(c->model, &c->model->process[i], &software);
+        for (size_t k = 0; k < gw_data_regressions_count; k++) {
+            const gw_regression *row = &gw_data_regressions[k];
+            if (row->effect != GW_HARM_WRONG || row->seen != NULL || row->kernel != NULL ||
+                row->verified != GW_VERIFIED_YES || gw_regression_applies(row, &software) != GW_APPLIES)
+                continue;
+            gw_text text = {0};
+            gw_text_addf(&text, "%s: ", cause);
+            gw_regression_say(row, &software, &text);
+            gw_text_addf(&text, ". %s", row->cure);
+            bool good = !text.failed && gwi_list_add(advice, gw_text_str(&text));
+            gw_text_free(&text);
+            return good;
         }
     }
     return true;
