@@ -194,11 +194,11 @@ MACHINES = {
                                      {("arch-not-in-binary", "fail")}, ["compute capability 10.0"]),
     "ptx-alone": (machine({"nvml.answers": nvml(("NVIDIA RTX PRO 6000", "12.0")),
                            "python.answers": torch("2.6.0", "12.4", arch="sm_80 sm_90 compute_90")}),
-                  {("arch-not-in-binary", "warn"), ("known-problem", "warn")}, ["only PTX"]),
+                  {("arch-not-in-binary", "warn")}, ["only PTX"]),
     "cudnn-that-dropped-the-card": (
         machine({"nvml.answers": nvml(V100), "python.answers": torch("2.9.1", "12.8", "9.13.0.50", ARCH)}),
-        {("library-too-old-or-dropped-gpu", "warn"), ("known-problem", "warn")},
-        ["no longer works", "PyTorch 2.9.1 computes conv3d", "pytorch/pytorch#166643"]),
+        {("library-too-old-or-dropped-gpu", "warn")},
+        ["no longer works", "known problem of these versions concerns only some programs (PyTorch)"]),
     "mixed-cards": (cards(H200, V100, env={"HOME": "/"}, python=torch("2.5.1+cu124", "12.4")), {("device-order", "warn")},
                     ["CUDA_DEVICE_ORDER=PCI_BUS_ID", "torch has code for every card"]),
     "mixed-cards-in-order": (cards(H200, V100, env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), set(), []),
@@ -333,6 +333,67 @@ def check(name, root):
     plain = subprocess.run([GPUWHY, "doctor", "--root", root], capture_output=True, text=True, timeout=240)
     if plain.returncode != status or f"{page['counts']['fail']} failed" not in plain.stdout:
         raise AssertionError(f"the page and the JSON differ:\n{plain.stdout}")
+
+
+# ---- known problems: a machine with one, and its twin with another version, card or package, which has none --------------
+
+H20, B300, M40 = ("NVIDIA H20", "9.0"), ("NVIDIA GB300", "10.3"), ("Tesla M40", "5.2")
+H100, A100, P100 = ("NVIDIA H100 80GB HBM3", "9.0"), ("NVIDIA A100-SXM4-80GB", "8.0"), ("Tesla P100-PCIE-16GB", "6.0")
+RTX5090, GTX1660, RTX2060 = ("NVIDIA GeForce RTX 5090", "12.0"), ("NVIDIA GeForce GTX 1660 Ti", "7.5"), ("NVIDIA GeForce RTX 2060", "7.5")
+A10G = ("NVIDIA A10G", "8.6")
+
+# what is reported: (cards, packages, driver) with the problem, and of the twin
+PAIRS = {
+    "Triton 3.5.0 generates code that crashes": (([B300], "triton=3.5.0"), ([B300], "triton=3.5.1")),
+    "Triton 3.2.0 does not know cards": (([RTX5090], "triton=3.2.0"), ([RTX], "triton=3.2.0")),
+    "Triton 2.2.0 computes float16": (([V100], "triton=2.2.0"), ([A100], "triton=2.2.0")),
+    "cuBLAS 12.1.3.1 divides by zero": (([H20], "nvidia-cublas-cu12=12.1.3.1"), ([H200], "nvidia-cublas-cu12=12.1.3.1")),
+    "PyTorch 2.1.0 divides by zero": (([H20], "torch=2.1.0+cu121"), ([H20], "torch=2.5.1+cu124")),
+    "cuBLAS 12.9.1.4 may compute wrong": (([B200], "nvidia-cublas=12.9.1.4"), ([B200], "nvidia-cublas=13.2.0.9")),
+    "cuDNN 9.8.0.87 may compute wrong": (([H100, H100], "nvidia-cudnn-cu12=9.8.0.87 nvidia-cublas-cu12=12.9.1.4"),
+                                         ([H100], "nvidia-cudnn-cu12=9.8.0.87 nvidia-cublas-cu12=12.9.1.4")),
+    "cuDNN 9.10.0.56 has other numbers": (([H100], "nvidia-cudnn-cu12=9.10.0.56 jaxlib=0.6.1"),
+                                          ([H100], "nvidia-cudnn-cu12=9.10.0.56 torch=2.8.0")),
+    "cuDNN 8.9.1.23 may compute fused": (([P100], "nvidia-cudnn-cu12=8.9.1.23"), ([V100], "nvidia-cudnn-cu12=8.9.1.23")),
+    "cuDNN 8.9.2.26 may compute incorrect": (([M40], "nvidia-cudnn-cu12=8.9.2.26"), ([M40], "nvidia-cudnn-cu12=8.9.3.28")),
+    "PyTorch 1.13.1 computes NaN": (([GTX1660], "torch=1.13.1"), ([RTX2060], "torch=1.13.1")),
+    "xformers 0.0.30 calls kernels": (([RTX5090], "xformers=0.0.30"), ([RTX], "xformers=0.0.30")),
+    "flash-attn 2.8.0 has wheels": (([A100], "flash-attn=2.8.0 torch=2.6.0"), ([A100], "flash-attn=2.8.0 torch=2.7.1")),
+    "flash-attn 2.7.4 has wheels": (([A100], "flash-attn=2.7.4 torch=2.7.1"), ([A100], "flash-attn=2.7.4 torch=2.5.1")),
+    "torchvision 0.21.0 needs PyTorch 2.6": (([A100], "torchvision=0.21.0 torch=2.5.1"), ([A100], "torchvision=0.20.1 torch=2.5.1")),
+    "PyTorch 2.2.2 was built for NumPy 1": (([A100], "torch=2.2.2 numpy=2.0.1"), ([A100], "torch=2.3.1 numpy=2.0.1")),
+    "PyTorch 2.9.0 computes conv3d": (([A100], "torch=2.9.0+cu128 monai=1.5.1"), ([A100], "torch=2.9.0+cu128 vllm=0.11.0")),
+    "PyTorch 2.9.1 computes conv3d": (([A100], "torch=2.9.1+cu128 nnunetv2=2.6.2 nvidia-cudnn-cu12=9.10.2.21"),
+                                      ([A100], "torch=2.9.1+cu128 nnunetv2=2.6.2 nvidia-cudnn-cu12=9.16.0.29")),
+    "NCCL 2.29.2 has a regression": (([H100, H100], "nvidia-nccl-cu12=2.29.2"), ([H100], "nvidia-nccl-cu12=2.29.2")),
+    "bitsandbytes 0.45.2 has no binary": (([A100], "bitsandbytes=0.45.2 torch=2.7.1+cu128"), ([A100], "bitsandbytes=0.45.2 torch=2.7.1+cu126")),
+    "NCCL 2.19.3 allocates with cuMem": (([A100], "nvidia-nccl-cu12=2.19.3", "535.161.08"), ([A100], "nvidia-nccl-cu12=2.19.3")),
+    "driver 535.161.08 needs 3 times": (([A10G], "torch=2.5.1", "535.161.08"), ([A10G], "torch=2.5.1", "550.90.07")),
+}
+
+
+def software(list_of, packages, driver=DRIVER):
+    """A machine with these cards, packages and driver."""
+    lines = ["python.version=3.11.7", *(f"python.package.{package}" for package in packages.split())]
+    files = cards(*list_of, python="\n".join(lines) + "\n", drop=("sys/module", "proc/driver/nvidia/version", LIB, SITE))
+    return {**files, "sys/module/nvidia/version": driver + "\n", **driver_files(driver)}
+
+
+def check_pairs(folder):
+    """Each problem is a warning with a cure. The twin has none: problems of some programs only are one line that passes."""
+    for words, pair in PAIRS.items():
+        for is_bad, what in zip((True, False), pair):
+            root = folder / f"{list(PAIRS).index(words)}-{is_bad}"
+            build(root, software(*what))
+            _, page = doctor(root)
+            found = [c for c in page["checks"] if c["id"] == "known-problem"]
+            if [c["text"] for c in found if words in c["text"] and c["state"] == "warn" and c["todo"]] != \
+                    [c["text"] for c in found] or len(found) != is_bad:
+                raise AssertionError(f"{words}, {what}: {[c['text'] for c in found]}")
+            others = [c for c in page["checks"] if c["id"] == "known-problem-of-some"]
+            if len(others) > 1 or any(c["state"] != "pass" or "gpuwhy causes --regressions" not in c["text"] for c in others):
+                raise AssertionError(f"{words}, {what}: {others}")
+    print(f"{len(PAIRS)} pairs of machines")
 
 
 def check_against(folder):
@@ -474,7 +535,7 @@ def check_arguments(folder):
 
 def main(names):
     special = {"against": check_against, "interpreter": check_interpreter, "nvml": check_nvml, "arguments": check_arguments,
-               "junit": check_junit}
+               "junit": check_junit, "pairs": check_pairs}
     failed = 0
     for name in names or [*MACHINES, *special]:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-doctor-"))
