@@ -429,6 +429,15 @@ static void process_fact(gw_model *model, gw_fact_key what, const gw_item *item)
     facts->alive_at_end = facts->alive_at_end || what == GW_FACT_PROCESS_ALIVE;
 }
 
+/* A framework that is loaded after the first look at the process's files is only known by its package. */
+static void package_fact(gw_model *model, const char *package)
+{
+    static const char *const names[GW_FRAMEWORK_COUNT] = {
+        [GW_FRAMEWORK_TORCH] = "torch ", [GW_FRAMEWORK_TENSORFLOW] = "tensorflow ", [GW_FRAMEWORK_JAX] = "jaxlib "};
+    for (size_t i = 0; i < GW_FRAMEWORK_COUNT; i++)
+        model->framework_mapped[i] = model->framework_mapped[i] || (names[i] != NULL && gw_begins(package, names[i]));
+}
+
 static void feed_fact(gw_model *model, const gw_item *item)
 {
     const gw_fact_key what = gw_fact_key_of(item->pair.key);
@@ -447,6 +456,9 @@ static void feed_fact(gw_model *model, const gw_item *item)
     case GW_FACT_PROCESS_ALIVE:
     case GW_FACT_LIBRARY:
         process_fact(model, what, item);
+        break;
+    case GW_FACT_PACKAGE:
+        package_fact(model, item->pair.value);
         break;
     case GW_FACT_GPUCORE_FILE:
     case GW_FACT_GPUCORE_FAULT:
