@@ -316,6 +316,15 @@ def known(*parts):
     return check
 
 
+def slowly(run, verdict):
+    rows = [(row["certainty"], row["source"]) for row in verdict["known"]]
+    expect(rows == [("supported", "pytorch/pytorch#166122")], f"known: {verdict['known']}")
+
+
+def nothing_is_slow(run, verdict):
+    expect(verdict["known"] == [], f"known: {verdict['known']}")
+
+
 def nothing_known(run, verdict):
     expect(verdict["known"] == [], f"known: {verdict['known']}")
     expect(any("bfloat16" in step for step in verdict["next"]), f"bfloat16 is not advised: {verdict['next']}")
@@ -541,10 +550,14 @@ def versions(fault, cause, check, *options, **more):
     return Scenario(program("s26_versions", *options), Card("2GiB", more=fault), cause, check, on="virtual", **more)
 
 
+def with_torch(release):
+    """A library of this version of PyTorch, as its package installs it."""
+    return "--library", SCENARIOS / "named" / release / "site-packages" / "torch" / "lib" / "libtorch_cuda.so"
+
+
 def conv3d(release, check, *options):
     """A program with this version of PyTorch, whose last request is refused."""
-    library = SCENARIOS / "named" / release / "site-packages" / "torch" / "lib" / "libtorch_cuda.so"
-    return versions("", "gpu-oom-capacity", check, "--library", library, "--bytes", "8GiB", *options)
+    return versions("", "gpu-oom-capacity", check, *with_torch(release), "--bytes", "8GiB", *options)
 
 
 def reset(use, check, *options, **more):
@@ -717,6 +730,8 @@ TABLE = {
     "S26-known-request": conv3d("2.9.0+cu128", known("; the refused request came from slow_conv_dilated3d"), "--convolves"),
     "S26-known-newer": conv3d("2.10.0+cu128", nothing_known, "--kernel", "vol2col", "--convolves"),
     "S26-known-unused": conv3d("2.9.0+cu128", nothing_known),
+    "S26-known-slow": versions("", None, slowly, *with_torch("2.9.0+cu128"), "--kernel", "vol2col", status="clean",
+                               twin=program("s26_versions", *with_torch("2.9.0+cu128")), twin_check=nothing_is_slow),
     "S26-ordinal": versions("fault=101@cuDevicePrimaryCtxRetain", "invalid-device-ordinal",
                             says("cuDevicePrimaryCtxRetain")),
     "S28-exception": Scenario([PYTHON, "-c", "raise ValueError('the labels are wrong')"], Card(), "script-exception",

@@ -32,6 +32,10 @@ WATCHDOG = "[rank0]:[E1201 03:11:19 ProcessGroupNCCL.cpp:688] [Rank 0] Watchdog 
 ILLEGAL = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n"
 NAN = "step 1 loss: 2.25\nstep 2 loss: nan\nstep 3 loss: nan\n"
 TORCH = "PyTorch version: {v}\n"
+SLOW_CONV3D = "                 Name    CUDA total %\naten::slow_conv_dilated3d          91.20%\nepoch 3/3 step 400/400 loss 0.31\ntraining finished, best loss 0.31\n"
+XLA_CUDNN = "E0303 05:59:07 41 cuda_dnn.cc:454] Loaded runtime CuDNN library: 9.0.0 but source was compiled with: 9.8.0. CuDNN library needs to " \
+            "have matching major version.\n" + TRACE + "jax.errors.JaxRuntimeError: FAILED_PRECONDITION: DNN library initialization failed.\n"
+ORT = "[W:onnxruntime:Default, onnxruntime_pybind_state.cc:965] Failed to create CUDAExecutionProvider. Require cuDNN #.* and CUDA 12.*.\n"
 SITE = "/opt/env/lib/python3.11/site-packages/"
 
 
@@ -51,8 +55,8 @@ def packages(bad, good, text, card="NVIDIA H100 80GB HBM3", capability="9.0"):
 
 # Key: library and first version, with words of the row's text if there are several.
 CASES = {
-    "PyTorch 2.9.0 computes conv3d": log("2.9.0+cu128", "2.8.0+cu128", "[pip3] torch=={v}\n[pip3] triton==3.5.0\n" + CONV3D),
-    "PyTorch 2.9.1": log("9.10.2.21", "9.15.1.9", "PyTorch version: 2.9.1+cu128\n[pip3] nvidia-cudnn-cu12=={v}\n" + CONV3D),
+    "PyTorch 2.9.0 computes conv3d in bf16 and fp16 without cuDNN, with": log("2.9.0+cu128", "2.8.0+cu128", "[pip3] torch=={v}\n[pip3] triton==3.5.0\n" + CONV3D),
+    "PyTorch 2.9.1 computes conv3d in bf16 and fp16 without cuDNN if": log("9.10.2.21", "9.15.1.9", "PyTorch version: 2.9.1+cu128\n[pip3] nvidia-cudnn-cu12=={v}\n" + CONV3D),
     "NCCL 2.29.2": log("2.29.2", "2.29.3", "node7:311:311 [0] NCCL INFO NCCL version {v}+cuda13.0\nstep 40 loss 2.1\n" + WATCHDOG),
     "NCCL 2.28.9": log("2.28.9", "2.29.3", "gh3:77:77 [0] NCCL INFO NCCL version {v}+cuda13.0\nGPU 0: NVIDIA GH200 480GB\n" + WATCHDOG),
     "NCCL 2.20.5": log("2.20.5", "2.23.4", "box:9:9 [0] NCCL INFO NCCL version {v}+cuda12.4\nstep 40 loss 2.1\n"
@@ -95,7 +99,7 @@ CASES = {
     "cuDNN 8.9.0 may compute fused": packages("8.9.1.23", "8.9.2.26", "nvidia-cudnn-cu12 {v}", "Tesla P100-PCIE-16GB", "6.0"),
     "cuDNN 8.9.0 may compute incorrect": packages("8.9.2.26", "8.9.3.28", "nvidia-cudnn-cu12 {v}", "Tesla M40", "5.2"),
     "cuDNN 8.6": packages("8.6.0.163", "8.8.1.3", "nvidia-cudnn-cu11 {v}\njaxlib 0.4.10"),
-    "CUDA 12.9": log("2.8.0+cu129", "2.8.0+cu128", TORCH + "matmul: calling cublasLtMatmul with an epilogue\n" + NAN),
+    "CUDA 12.9 has a cuBLAS": log("2.8.0+cu129", "2.8.0+cu128", TORCH + "matmul: calling cublasLtMatmul with an epilogue\n" + NAN),
     "driver 535": log("535.161.08", "550.90.07", "Nvidia driver version: {v}\nGPU 0: NVIDIA A10G\nCapturing the model for CUDA graphs. This may take a while.\n"
                       + at("vllm_like/worker/runner.py", "graph_runner.capture(") + OOM),
     "driver 560": packages("565.57.01", "570.86.15", "driver {v}\ncards 2"),
@@ -142,6 +146,29 @@ CASES = {
     "transformers 4.47.0": log("4.47.1", "4.48.1", "transformers=={v}\ngradient_accumulation_steps=8\n" + NAN),
     "transformers 4.48.0": log("4.48.0", "4.48.1", "transformers=={v}\ngradient_accumulation_steps=8\n" + NAN),
     "torchvision 0.21.0": log("0.21.0", "0.20.1", "[pip3] torch==2.5.1\n[pip3] torchvision=={v}\n" + TRACE + "RuntimeError: operator torchvision::nms does not exist\n"),
+    "jaxlib 0.6.0": log("9.5.1.17", "9.8.0.87", "jaxlib==0.6.1\nnvidia-cudnn-cu12=={v}\n" + XLA_CUDNN),
+    "jaxlib 0.4.31": log("9.0.0.312", "9.1.0.70", "jaxlib==0.4.33\nnvidia-cudnn-cu12=={v}\n" + XLA_CUDNN),
+    "onnxruntime 1.19": log("8.9.7.29", "9.1.0.70", "onnxruntime-gpu==1.19.2\nnvidia-cudnn-cu12=={v}\n" + ORT.replace("#", "9") + TRACE + "RuntimeError: no CUDA\n"),
+    "onnxruntime 1.17 ": log("9.1.0.70", "8.9.7.29", "onnxruntime-gpu==1.17.3\nnvidia-cudnn-cu12=={v}\n" + ORT.replace("#", "8") + TRACE + "RuntimeError: no CUDA\n"),
+    "CUDA 12.9 has an NVVM": log("12.9.0", "13.0.1", "cuda-toolkit          {v}      h57928b3_0    conda-forge\nnumba==0.62.1\n" + at("numba/cuda/cudadrv/nvvm.py", "self.driver.check_error(err, msg)")
+                                 + "numba.cuda.cudadrv.error.NvvmError: Failed to verify\nError: atomicrmw does not support operation: 'fadd'. NVVM_ERROR_INVALID_IR\n"),
+    "cuDNN 9.23.0": log("9.23.1.5", "9.23.2.1", "nvidia-cudnn-cu13=={v}\nrecipe: MXFP8 attention\n" + NAN),
+    "MONAI 1.4.0": log("1.4.0", "1.5.0", "MONAI version: {v}\ntransforms: RandCropByPosNegLabeld(keys=['image', 'label'])\nstep 900 loss 0.31\n"
+                       "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been OOM Killed.\n"),
+    "PyTorch 1.13.0 brings": log("1.13.1+cu117", "2.0.1+cu117", "torch=={v}\n" + TRACE + "OSError: " + SITE + "nvidia/cublas/lib/libcublas.so.11: undefined symbol: "
+                                 "cublasLtGetStatusString, version libcublasLt.so.11\n"),
+    "PyTorch 2.9.0 computes conv3d in bf16 and fp16 without cuDNN, about": log("2.9.0+cu128", "2.10.0+cu128", TORCH + SLOW_CONV3D),
+    "PyTorch 2.9.1 computes conv3d in bf16 and fp16 without cuDNN, 10": log("9.10.2.21", "9.15.1.9", "PyTorch version: 2.9.1+cu128\n[pip3] nvidia-cudnn-cu12=={v}\n" + SLOW_CONV3D),
+    "PyTorch 2.0.0": log("NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB", "PyTorch version: 2.0.0+cu118\nGPU 0: {v}\n" + at("torch/autograd/__init__.py", "Variable._execution_engine.run_backward(")
+                         + "RuntimeError: Expected is_sm80 to be true, but got false.  (Could this error message be improved?)\n"),
+    "CUDA - ": log("1.13.1+cu117", "2.0.1+cu118", TORCH + "GPU 0: NVIDIA GeForce RTX 4090\n" + at("torch/functional.py", "return _VF.stft(input, n_fft, hop_length)")
+                   + "RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR\n"),
+    "bitsandbytes 0.38.0": log("0.38.1", "0.37.2", "bitsandbytes=={v}\nconfig: load_in_8bit=True\n" + at("transformers/trainer.py", "self.model.save_pretrained(output_dir)") + OOM),
+    "ultralytics 8.4": log("8.4.59", "8.3.202", "Ultralytics {v} Python-3.11.9 torch-2.8.0+cu128 CUDA:0 (NVIDIA GeForce RTX 4090, 24080MiB)\n"
+                           "WARNING Skipping checkpoint save at epoch 12: EMA contains NaN/Inf\n" + TRACE +
+                           "FileNotFoundError: Training completed but no checkpoint was saved. Expected runs/weights/best.pt\n"),
+    "vLLM 0.2.0": log("0.2.0", "0.2.1", "vLLM version {v}\nmodel: codellama-13b-awq\n" + TRACE + "RuntimeError: CUDA error: an illegal memory access was encountered\n"),
+    "CuPy 14.0.0": packages("12.0", "12.4", "cupy-cuda12x 14.0.1\ntorch 2.9.1\ncuda {v}"),
     "vLLM 0.8.0 leaks": log("0.8.0", "0.7.3", "vLLM version {v}\nINFO api_server.py: vllm serves on port 8000\nstep 1\nslurmstepd: error: Detected 1 oom_kill event in StepId=77.0. "
                             "Some of the step tasks have been OOM Killed.\n"),
     "vLLM 0.8.0 uses": log("0.8.1", "0.7.3", "INFO Initializing a V1 LLM engine (v{v})\nvLLM version {v}\n" + at("vllm/v1/worker/gpu_model_runner.py", "self.capture_model()") + OOM),

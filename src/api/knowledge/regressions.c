@@ -23,6 +23,8 @@ static const struct {
                 {"onnxruntime-gpu", "onnxruntime"},
                 {"cuda-runtime", "CUDA"},
                 {"cudart", "CUDA"},
+                {"cuda-toolkit", "CUDA"}, /* packages of conda */
+                {"cuda-version", "CUDA"},
                 {"nnunetv2", "nnU-Net"},
                 {"flash-attention", "flash-attn"},
                 {"llama-cpp", "llama.cpp"}};
