@@ -174,6 +174,18 @@ CASES = {
     "vLLM 0.8.0 uses": log("0.8.1", "0.7.3", "INFO Initializing a V1 LLM engine (v{v})\nvLLM version {v}\n" + at("vllm/v1/worker/gpu_model_runner.py", "self.capture_model()") + OOM),
 }
 
+# Logs with a bad version and its words, in which something else failed.
+SILENT = {
+    "memory, not a crash": "vLLM version 0.2.0\nmodel: codellama-13b-awq\n" + at("vllm/worker/worker.py", "self.model(") + OOM,
+    "memory, not an error": "jaxlib==0.7.0\nnvidia-cudnn-cu12==9.5.1.17\nsource was compiled with: 9.8.0\n" + TRACE +
+                            "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.\n",
+    "memory of the card, not of the host": "MONAI version: 1.4.0\ntransforms: RandCropByPosNegLabeld(keys=['image', 'label'])\n" + OOM,
+    "memory of the host, not of the card": "PyTorch version: 2.9.0+cu128\nfirst layer: Conv3d(1, 32)\nstep 900 loss 0.31\n"
+                                           "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been OOM Killed.\n",
+    "conv2d, not conv3d": "PyTorch version: 2.9.0+cu128\n" + CONV3D.replace("conv3d", "conv2d"),
+    "a good end, not wrong numbers": "deepspeed==0.14.3\nstep 1 loss 0.9\nstep 2 loss 0.7\ntraining finished, best loss 0.7\n",
+}
+
 
 def rows():
     lines = [line for line in (HERE.parents[1] / "data" / "regressions.tsv").read_text().splitlines() if not line.startswith("#")]
@@ -236,6 +248,13 @@ def differences(gpuwhy, key, row, case):
         yield f"{key} with {good}: reported, although this is the healthy twin"
 
 
+def unfit(gpuwhy):
+    for name, text in SILENT.items():
+        found, _ = report(gpuwhy, "log", text, "")
+        if found:
+            yield f"{name}: {found}"
+
+
 def accidents(gpuwhy):
     """Yield the logs of this folder in which a row is found by accident."""
     for path in sorted(HERE.glob("*/*.log")):
@@ -255,6 +274,7 @@ def main():
             wrong.append(f"{row['library']} {row['first']} {row['text']}: no case")
     for key, row in keys.items():
         wrong += differences(gpuwhy, key, row, CASES[key])
+    wrong += unfit(gpuwhy)
     wrong += accidents(gpuwhy)
     print(f"{len(table)} rows, {len(CASES)} cases, {len(wrong)} wrong")
     print("\n".join(wrong))

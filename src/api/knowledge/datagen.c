@@ -153,7 +153,7 @@ static const table tables[] = {
       PLAIN("card", TEXT),
       PLAIN("seen", PARTS),
       PLAIN("kernel", PARTS),
-      {"effect", ENUM, false, "memory wrong crash error hang slow", "GW_HARM_"},
+      {"effect", ENUM, false, "memory host-memory wrong crash error hang slow", "GW_HARM_"},
       KEY("text", NAME),
       PLAIN("cure", NAME),
       PLAIN("withdraws", TEXT),

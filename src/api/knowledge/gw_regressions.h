@@ -12,14 +12,17 @@
 #include "gw_data.h"
 #include "gw_text.h"
 
-/* What the problem does: too much memory, wrong numbers, the process dies, an exception, no progress, too slow. */
+/* What the problem does: too much memory of the card or of the host, wrong numbers, the process dies, an exception, no
+ * progress, too slow. */
 typedef enum gw_harm {
     GW_HARM_MEMORY,
+    GW_HARM_HOST_MEMORY,
     GW_HARM_WRONG,
     GW_HARM_CRASH,
     GW_HARM_ERROR,
     GW_HARM_HANG,
-    GW_HARM_SLOW
+    GW_HARM_SLOW,
+    GW_HARM_COUNT
 } gw_harm;
 
 typedef struct gw_regression {

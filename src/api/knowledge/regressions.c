@@ -8,7 +8,8 @@
 
 const char *gw_harm_text(gw_harm effect)
 {
-    static const char *const texts[] = {"memory", "wrong", "crash", "error", "hang", "slow"};
+    static const char *const texts[] = {"memory", "host memory", "wrong", "crash", "error", "hang", "slow"};
+    _Static_assert(sizeof texts / sizeof texts[0] == GW_HARM_COUNT, "one text an effect");
     return texts[effect];
 }
 

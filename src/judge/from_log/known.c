@@ -143,24 +143,35 @@ static bool is_traced(const trace *found)
     return found->kernel != NULL || found->function != NULL || found->is_printed;
 }
 
+static bool is_cause(const gw_verdict *verdict, const char *beginning)
+{
+    return verdict->cause != NULL && gw_begins(verdict->cause, beginning);
+}
+
 /* True if the problem's effect can be the failure that the verdict is about. Words that are seen (`seen`) are part of a
  * message for most effects, but only an operation's name for memory. */
 static bool fits(const gw_verdict *verdict, gw_harm effect, bool seen)
 {
-    bool is_clean = verdict->status == GW_VERDICT_CLEAN;
+    bool is_clean = verdict->status == GW_VERDICT_CLEAN, is_host = is_cause(verdict, "host-oom");
+    bool is_card = is_cause(verdict, "gpu-oom") || is_cause(verdict, "gpu-hidden");
+    /* A library's failure may only look like one of memory. */
+    bool is_guess = is_cause(verdict, "gpu-oom-library-handle") && verdict->certainty < GW_SUPPORTED;
+    bool is_memory = (is_card || is_host) && !is_guess;
     switch (effect) {
     case GW_HARM_MEMORY:
-        return verdict->cause != NULL &&
-               (gw_begins(verdict->cause, "gpu-oom") || gw_begins(verdict->cause, "host-oom") ||
-                gw_begins(verdict->cause, "gpu-hidden"));
+        return is_card;
+    case GW_HARM_HOST_MEMORY:
+        return is_host;
     case GW_HARM_HANG:
         return !is_clean && (seen || verdict->is_hang);
     case GW_HARM_WRONG:
-        return verdict->cause != NULL && gw_begins(verdict->cause, "numeric-divergence");
+        return is_cause(verdict, "numeric-divergence");
     case GW_HARM_SLOW:
         return seen && is_clean;
+    case GW_HARM_CRASH:
+        return !is_clean && !is_memory && (seen || verdict->context_lost || verdict->signal != 0);
     default:
-        return !is_clean;
+        return !is_clean && !is_memory && (seen || !verdict->is_hang);
     }
 }
 
