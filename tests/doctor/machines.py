@@ -365,6 +365,8 @@ PAIRS = {
     "PyTorch 2.9.0 computes conv3d": (([A100], "torch=2.9.0+cu128 monai=1.5.1"), ([A100], "torch=2.9.0+cu128 vllm=0.11.0")),
     "PyTorch 2.9.1 computes conv3d": (([A100], "torch=2.9.1+cu128 nnunetv2=2.6.2 nvidia-cudnn-cu12=9.10.2.21"),
                                       ([A100], "torch=2.9.1+cu128 nnunetv2=2.6.2 nvidia-cudnn-cu12=9.16.0.29")),
+    "TensorRT 10.7.0 does not support": (([RTX5090], "tensorrt=10.7.0"), ([RTX5090], "tensorrt=10.9.0.34")),
+    "TensorFlow 2.20.0 has no code": (([RTX5090], "tensorflow=2.20.0"), ([RTX], "tensorflow=2.20.0")),
     "jaxlib 0.7.0 needs cuDNN 9.8": (([A100], "jaxlib=0.7.0 nvidia-cudnn-cu12=9.5.1.17"), ([A100], "jaxlib=0.7.0 nvidia-cudnn-cu12=9.8.0.87")),
     "CUDA 11.7 has a cuFFT": (([RTX], "torch=1.13.1+cu117"), ([A100], "torch=1.13.1+cu117")),
     "onnxruntime 1.20.1 needs cuDNN 9": (([A100], "onnxruntime-gpu=1.20.1 nvidia-cudnn-cu12=8.9.7.29"),

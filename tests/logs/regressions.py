@@ -143,7 +143,7 @@ CASES = {
     "DeepSpeed 0.12.4": log("0.13.1", "0.12.3", "deepspeed=={v}\n" + NAN),
     "DeepSpeed 0.14.3": log("0.14.3", "0.14.2", "deepspeed=={v}\n" + NAN),
     "transformers 4.46.0": log("4.46.1", "4.45.2", "transformers=={v}\ngradient_accumulation_steps=8\n" + NAN),
-    "transformers 4.47.0": log("4.47.1", "4.48.1", "transformers=={v}\ngradient_accumulation_steps=8\n" + NAN),
+    "transformers 4.47.0 sums": log("4.47.1", "4.48.1", "transformers=={v}\ngradient_accumulation_steps=8\n" + NAN),
     "transformers 4.48.0": log("4.48.0", "4.48.1", "transformers=={v}\ngradient_accumulation_steps=8\n" + NAN),
     "torchvision 0.21.0": log("0.21.0", "0.20.1", "[pip3] torch==2.5.1\n[pip3] torchvision=={v}\n" + TRACE + "RuntimeError: operator torchvision::nms does not exist\n"),
     "jaxlib 0.6.0": log("9.5.1.17", "9.8.0.87", "jaxlib==0.6.1\nnvidia-cudnn-cu12=={v}\n" + XLA_CUDNN),
@@ -168,6 +168,16 @@ CASES = {
                            "WARNING Skipping checkpoint save at epoch 12: EMA contains NaN/Inf\n" + TRACE +
                            "FileNotFoundError: Training completed but no checkpoint was saved. Expected runs/weights/best.pt\n"),
     "vLLM 0.2.0": log("0.2.0", "0.2.1", "vLLM version {v}\nmodel: codellama-13b-awq\n" + TRACE + "RuntimeError: CUDA error: an illegal memory access was encountered\n"),
+    "TensorRT - ": packages("10.7.0", "10.8.0.43", "tensorrt {v}", "NVIDIA GeForce RTX 5090", "12.0"),
+    "TensorFlow 2.16 ": log("NVIDIA GeForce RTX 5070 Ti", "NVIDIA GeForce RTX 4090", "tensorflow==2.20.0\nGPU 0: {v}\n"
+                            "W tf_gpu_runtime_wrappers.cc:40] 'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'\n" + TRACE +
+                            "tensorflow.python.framework.errors_impl.InternalError: 'cuLaunchKernel(...)' failed with 'CUDA_ERROR_INVALID_HANDLE'\n"),
+    "PyTorch 2.13.0": log("3.7.1", "3.8.0", "PyTorch version: 2.13.0+cu132\n[pip3] triton=={v}\nW1201 torch/_dynamo/convert_frame.py:906] torch._dynamo hit config.recompile_limit (8)\n" + NAN),
+    "transformers 4.54": log("4.55.2", "4.56.0", "transformers=={v}\nmodel: DTensor, tensor_parallel_size 8\n" + at("transformers/models/llama/modeling_llama.py", "self.mlp(hidden)") + OOM),
+    "transformers 4.47.0 needs": log("4.47.0", "4.46.3", "transformers=={v}\n" + at("trl/trainer/sft_trainer.py", "return super().train(*args, **kwargs)") + OOM),
+    "vLLM 0.20.1": log("0.20.1", "0.20.0", "vLLM version {v}\nGPU 0: NVIDIA B300 SXM6 AC\nmodel: openai/gpt-oss-20b (mxfp4)\n" + TRACE + ILLEGAL),
+    "vLLM 0.25": log("0.25.1", "0.24.0", "vLLM version {v}\nGPU 0: NVIDIA GH200 480GB\nmodel: MiniMax-M2.7\n" + TRACE + ILLEGAL),
+    "Lightning 2.1.0": log("2.1.0", "2.0.9", "lightning=={v}\nTrainer(strategy='ddp', devices=4)\nSegmentation fault (core dumped)\n"),
     "CuPy 14.0.0": packages("12.0", "12.4", "cupy-cuda12x 14.0.1\ntorch 2.9.1\ncuda {v}"),
     "vLLM 0.8.0 leaks": log("0.8.0", "0.7.3", "vLLM version {v}\nINFO api_server.py: vllm serves on port 8000\nstep 1\nslurmstepd: error: Detected 1 oom_kill event in StepId=77.0. "
                             "Some of the step tasks have been OOM Killed.\n"),
