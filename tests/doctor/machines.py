@@ -198,7 +198,7 @@ MACHINES = {
     "cudnn-that-dropped-the-card": (
         machine({"nvml.answers": nvml(V100), "python.answers": torch("2.9.1", "12.8", "9.13.0.50", ARCH)}),
         {("library-too-old-or-dropped-gpu", "warn")},
-        ["no longer works", "known problems of these versions concern only some programs (PyTorch)"]),
+        ["no longer works", "2 known problems of these versions: only for some programs (PyTorch): gpuwhy causes --regressions PyTorch"]),
     "mixed-cards": (cards(H200, V100, env={"HOME": "/"}, python=torch("2.5.1+cu124", "12.4")), {("device-order", "warn")},
                     ["CUDA_DEVICE_ORDER=PCI_BUS_ID", "torch has code for every card"]),
     "mixed-cards-in-order": (cards(H200, V100, env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), set(), []),

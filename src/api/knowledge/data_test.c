@@ -482,6 +482,10 @@ GW_TEST(conditions_compare_versions)
     gw_software_add_text(&software, "torch", "2.1.0");
     gw_software_add_text(&software, "cudart", "12.1.105"); /* a 12.1 */
     assert_int_equal(gw_regression_applies(&row, &software), GW_APPLIES);
+    gw_software early = {0};
+    gw_software_add_text(&early, "torch", "2.1.0a0+32f93b1");
+    gw_software_add_text(&early, "cudart", "12.1.105");
+    assert_int_equal(gw_regression_applies(&row, &early), GW_APPLIES_UNKNOWN);
     row.needs = "CUDA=12.10";
     assert_int_equal(gw_regression_applies(&row, &software), GW_APPLIES_NOT);
     assert_false(gw_regression_is_likely(&row, &software));

@@ -49,12 +49,14 @@ const char *gw_harm_text(gw_harm effect); /* "memory", "wrong", ...; static */
 /* Versions of software, by the names of the table. The card's compute capability is "capability", and the number of
  * cards that one process uses is "cards". */
 enum { GW_SOFTWARE_MAX = 64, GW_SOFTWARE_NAME_MAX = 32, GW_SOFTWARE_CARD_MAX = 96 };
+typedef struct gw_software_item {
+    char name[GW_SOFTWARE_NAME_MAX];
+    gw_version version;
+    char text[GW_VERSION_TEXT_MAX]; /* the version as it was written, without a suffix such as "+cu128" */
+    bool is_early;                  /* a build from before the release, such as "2.9.0a0+git" or "2.9.0.dev20250812" */
+} gw_software_item;
 typedef struct gw_software {
-    struct {
-        char name[GW_SOFTWARE_NAME_MAX];
-        gw_version version;
-        char text[GW_VERSION_TEXT_MAX]; /* the version as it was written, without a suffix such as "+cu128" */
-    } item[GW_SOFTWARE_MAX];
+    gw_software_item item[GW_SOFTWARE_MAX];
     size_t count;
     char card[GW_SOFTWARE_CARD_MAX]; /* name of a card; "": not known */
 } gw_software;
@@ -69,7 +71,7 @@ void gw_software_add_card(gw_software *software, const char *name);
 gw_version gw_software_version(const gw_software *software, const char *name); /* 0: not known */
 
 /* Whether a row applies. UNKNOWN: its library has such a version and nothing contradicts the row, but a condition
- * cannot be checked. */
+ * cannot be checked, or the library is a build from before the release. */
 typedef enum gw_applies { GW_APPLIES_NOT, GW_APPLIES_UNKNOWN, GW_APPLIES } gw_applies;
 gw_applies gw_regression_applies(const gw_regression *row, const gw_software *software);
 /* True if all words of one alternative of `words` (`seen` or `kernel` of a row) satisfy `has`. False for NULL. */

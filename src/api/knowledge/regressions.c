@@ -52,30 +52,45 @@ static bool name_of(const char *package, char out[GW_SOFTWARE_NAME_MAX])
     return true;
 }
 
-gw_version gw_software_version(const gw_software *software, const char *name)
+static const gw_software_item *find(const gw_software *software, const char *name)
 {
     for (size_t i = 0; i < software->count; i++) {
         if (strcasecmp(software->item[i].name, name) == 0)
-            return software->item[i].version;
+            return &software->item[i];
     }
-    return 0;
+    return NULL;
 }
 
-static void add(gw_software *software, const char *package, gw_version version, const char *text, size_t bytes)
+gw_version gw_software_version(const gw_software *software, const char *name)
+{
+    const gw_software_item *item = find(software, name);
+    return item == NULL ? 0 : item->version;
+}
+
+/* True for the text after the numbers of a version that was built before the release, as nightly builds are. */
+static bool is_early(const char *rest)
+{
+    return *rest == 'a' || *rest == 'b' || gw_begins(rest, "rc") || gw_begins(rest, "dev") || gw_begins(rest, ".dev");
+}
+
+/* `text` is the version as it was written, and `end` the text after its numbers. */
+static void add(gw_software *software, const char *package, gw_version version, const char *text, const char *end)
 {
     char name[GW_SOFTWARE_NAME_MAX];
     if (version == 0 || !name_of(package, name) || gw_software_version(software, name) != 0 ||
         software->count == GW_SOFTWARE_MAX)
         return;
     memcpy(software->item[software->count].name, name, sizeof name);
-    snprintf(software->item[software->count].text, GW_VERSION_TEXT_MAX, "%.*s", (int)bytes, text);
+    snprintf(software->item[software->count].text, GW_VERSION_TEXT_MAX, "%.*s", (int)(end - text), text);
+    software->item[software->count].is_early = is_early(end);
     software->item[software->count++].version = version;
 }
 
 void gw_software_add(gw_software *software, const char *package, gw_version version)
 {
     char text[GW_VERSION_TEXT_MAX];
-    add(software, package, version, gw_version_text(text, version), sizeof text);
+    gw_version_text(text, version);
+    add(software, package, version, text, text + strlen(text));
 }
 
 void gw_software_add_text(gw_software *software, const char *package, const char *version)
@@ -84,9 +99,9 @@ void gw_software_add_text(gw_software *software, const char *package, const char
     const char *end;
     if (version == NULL || !gw_version_parse(version, &parsed, &end))
         return;
-    add(software, package, parsed, version, (size_t)(end - version));
+    add(software, package, parsed, version, end);
     if (gw_begins(package, "nvidia-cublas")) /* the package has both libraries */
-        add(software, "cuBLASLt", parsed, version, (size_t)(end - version));
+        add(software, "cuBLASLt", parsed, version, end);
     unsigned cuda = 0;
     if (sscanf(end, "+cu%3u", &cuda) == 1 && cuda >= 100) /* "2.9.0+cu128" has CUDA 12.8 */
         gw_software_add(software, "CUDA", gw_version_of(cuda / 10, cuda % 10, 0));
@@ -188,10 +203,10 @@ static gw_applies check(const char *need, const gw_software *software, const cha
 
 gw_applies gw_regression_applies(const gw_regression *row, const gw_software *software)
 {
-    gw_version version = gw_software_version(software, row->library);
-    gw_applies all = GW_APPLIES;
-    if (version == 0 || version < row->first || (row->before != 0 && version >= row->before))
+    const gw_software_item *item = find(software, row->library);
+    if (item == NULL || item->version < row->first || (row->before != 0 && item->version >= row->before))
         return GW_APPLIES_NOT;
+    gw_applies all = item->is_early ? GW_APPLIES_UNKNOWN : GW_APPLIES;
     for (const char *at = row->needs; at != NULL && *at != '\0'; at += *at == ' ') {
         gw_applies one = check(at, software, &at);
         all = one < all ? one : all;
@@ -228,10 +243,6 @@ bool gw_regression_has(const char *words, bool (*has)(const void *context, const
 
 void gw_regression_say(const gw_regression *row, const gw_software *software, gw_text *text)
 {
-    const char *version = "?";
-    for (size_t i = 0; i < software->count; i++) {
-        if (strcasecmp(software->item[i].name, row->library) == 0)
-            version = software->item[i].text;
-    }
-    gw_text_addf(text, "%s %s %s", row->library, version, row->text);
+    const gw_software_item *item = find(software, row->library);
+    gw_text_addf(text, "%s %s %s", row->library, item == NULL ? "?" : item->text, row->text);
 }

@@ -71,10 +71,10 @@ void gwi_check_known(const gw_facts *facts, gw_checkup *checkup)
         add_library(row, &others);
         other_count++;
     }
+    const char *list = gw_text_str(&others), *one = other_count == 1 ? "" : "s";
     if (other_count > 0)
-        gwi_check(
-            checkup, "libraries", "known-problem-of-some", GW_CHECK_PASS, NULL,
-            "%zu known problem%s of these versions concern%s only some programs (%s): gpuwhy causes --regressions",
-            other_count, other_count == 1 ? "" : "s", other_count == 1 ? "s" : "", gw_text_str(&others));
+        gwi_check(checkup, "libraries", "known-problem-of-some", GW_CHECK_PASS, NULL,
+                  "%zu known problem%s of these versions: only for some programs (%s): gpuwhy causes --regressions %s",
+                  other_count, one, list, strchr(list, ',') == NULL ? list : "LIBRARY");
     gw_text_free(&others);
 }
