@@ -429,13 +429,16 @@ static void process_fact(gw_model *model, gw_fact_key what, const gw_item *item)
     facts->alive_at_end = facts->alive_at_end || what == GW_FACT_PROCESS_ALIVE;
 }
 
-/* A framework that is loaded after the first look at the process's files is only known by its package. */
+/* A framework that is loaded after the first look at the process's files is only known by its package. If the files
+ * showed another one, that is the framework that began to use the card. */
 static void package_fact(gw_model *model, const char *package)
 {
     static const char *const names[GW_FRAMEWORK_COUNT] = {
         [GW_FRAMEWORK_TORCH] = "torch ", [GW_FRAMEWORK_TENSORFLOW] = "tensorflow ", [GW_FRAMEWORK_JAX] = "jaxlib "};
+    if (gw_model_framework(model) != GW_FRAMEWORK_RAW)
+        return;
     for (size_t i = 0; i < GW_FRAMEWORK_COUNT; i++)
-        model->framework_mapped[i] = model->framework_mapped[i] || (names[i] != NULL && gw_begins(package, names[i]));
+        model->framework_mapped[i] = names[i] != NULL && gw_begins(package, names[i]);
 }
 
 static void feed_fact(gw_model *model, const gw_item *item)
