@@ -31,6 +31,27 @@ static void also_second_run_finds_the_first_ones_memory(void)
     assert_true(has_value((double)kept, "bytes"));
 }
 
+static void feed_second_run_with_a_known_problem(void)
+{
+    open_program(16 * gib);
+    gw_feed_text_call(&feed, "?", GW_EV_NOTE, GW_NOTE_OBSERVER_ATTACHED, 0, 0, 0, "PyTorch 2.9.0+cu128; history on");
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, 0xf1f1, 0x77, GW_OWNER_MODULE, 0, "vol2col_kernel");
+    feed.site = gw_feed_site(&feed, "convolve net.c 10");
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH_SITE, 0, 0xf1f1, 0, 0, 0);
+    feed.site = 0;
+    train_twice(true);
+    gw_feed_no_room(&feed, 8 * gib, 6 * gib, 16 * gib);
+    close_program(1);
+}
+
+/* The leak explains the refusal, so the library's problem is only possible, and its cure is the last step. */
+static void also_second_run_with_a_known_problem(void)
+{
+    assert_int_equal(verdict->known_count, 1);
+    assert_int_equal(verdict->known[0].certainty, GW_HYPOTHESIS);
+    assert_string_equal(verdict->next.item[verdict->next.count - 1], verdict->known[0].cure);
+}
+
 static void feed_second_run_near_the_first_was_released(void)
 {
     open_program(16 * gib);
@@ -369,6 +390,7 @@ static void test_further_contexts_are_an_alternative(void **state)
 static const row rows[] = {
     FAULT(second_run_finds_the_first_ones_memory, "gpu-oom-leak", GW_SUPPORTED, .ruled_out = {"fragmentation"},
           .also = also_second_run_finds_the_first_ones_memory),
+    FAULT(second_run_with_a_known_problem, "gpu-oom-leak", GW_SUPPORTED, .also = also_second_run_with_a_known_problem),
     FAULT(second_run_near_the_first_was_released, "gpu-oom-capacity", GW_ESTABLISHED,
           .no_alternative = {"gpu-oom-leak"}),
     NOT_NAMED(second_run_near_layers_that_repeat, "gpu-oom-leak", .silent = {"second run"}),

@@ -240,6 +240,15 @@ static bool add_known(const gw_regression *row, const gw_software *software, con
     return add_cure(row, certainty == GW_SUPPORTED, &verdict->next);
 }
 
+/* True if the memory is missing for another reason than that the work needs much. Then a launched kernel does not show
+ * that its memory is what is missing. */
+static bool is_missing_elsewhere(const gw_verdict *verdict)
+{
+    static const char *const causes[] = {"gpu-oom-leak", "gpu-oom-other-process", "gpu-oom-fragmentation",
+                                         "gpu-oom-preallocation"};
+    return verdict->cause != NULL && verdict->certainty >= GW_SUPPORTED && GW_IS_ONE_OF(verdict->cause, causes);
+}
+
 /* Return how certain it is that the program met the problem of a row. NONE: nothing shows it. In a recording, the
  * kernels show what a program did, so a word of its output, such as the name of an operation, is less than that. */
 static gw_certainty judge_row(const gwi_case *c, const gw_regression *row, const gw_software *software,
@@ -251,8 +260,8 @@ static gw_certainty judge_row(const gwi_case *c, const gw_regression *row, const
     if (applies == GW_APPLIES_NOT || (has_words && !is_seen) || (!has_words && applies != GW_APPLIES) ||
         !fits(verdict, row->effect, is_seen))
         return GW_CERTAINTY_NONE;
-    bool is_used = is_seen && (ret_found->kernel != NULL || ret_found->function != NULL || row->kernel == NULL ||
-                               c->process == NULL);
+    bool is_launched = ret_found->kernel != NULL && !(row->effect == GW_HARM_MEMORY && is_missing_elsewhere(verdict));
+    bool is_used = is_seen && (is_launched || ret_found->function != NULL || row->kernel == NULL || c->process == NULL);
     return is_used && applies == GW_APPLIES && row->verified == GW_VERIFIED_YES ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
