@@ -143,6 +143,13 @@ gw_status gwi_buffer_tell_nccl(const gwi_buffer *buffer, const gwi_now *now, uin
                  .item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = t_ns, .pid = buffer->head.pid},
                  .sink = sink,
                  .user = user};
+    uint64_t lost = 0;
+    gwi_buffer_read(buffer, offsetof(gw_buffer_head, communicators_lost), &lost, sizeof lost);
+    if (lost > 0) {
+        gw_text text = {0};
+        gw_text_addf(&text, "%llu", (unsigned long long)lost);
+        st = tell(&it, 0, GW_FACT_NCCL_LOST, &text, err);
+    }
     for (uint32_t i = 0; i < buffer->head.communicator_count && st == GW_OK; i++) {
         gw_buffer_communicator c;
         uint64_t offset = buffer->head.communicator_offset + i * sizeof c;

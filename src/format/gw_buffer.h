@@ -217,7 +217,7 @@ typedef struct gw_buffer_head {
     char launcher[GW_LAUNCHER_BYTES];
     _Atomic uint64_t lost_ticks; /* time of the latest lost event; 0: none, or unknown */
     uint32_t communicator_offset, communicator_count;
-    _Atomic uint64_t communicators_lost; /* communicators for which there was no place */
+    _Atomic uint64_t communicators_lost; /* calls on, or creations of, communicators for which there was no place */
     uint8_t reserved[1288];
 } gw_buffer_head;
 _Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");

@@ -262,6 +262,69 @@ def same_look_ups(place):
         expect(weak == wanted.get(name, (b"absent", b"absent")), f"{name}: the test itself is wrong: {weak}")
 
 
+def odd(place, name, way, *libraries, program="odd"):
+    """Run odd.c, which checks itself. Return (unseen, ended, collectives of each communicator) of the parent process."""
+    _, processes = observe(place, name, str(HERE / program), way, *(HERE / library for library in libraries))
+    if not processes:
+        return None
+    first = processes[0]
+    return first.unseen, all(c.ended for c in first.communicators), [c.collectives for c in first.communicators]
+
+
+SEEN = (False, True, [3])
+
+
+def linked_libraries(place):
+    """A library that is linked to NCCL, with slots that are filled at once or at the first call, in its own scope, and
+    with an old hash table."""
+    for name in ("plugin", "plugin_now", "plugin_sysv"):
+        for way in ("local", "deepbind"):
+            expect(odd(place, f"{name}-{way}", way, f"lib{name}.so") == SEEN, f"{name} {way}: not seen")
+
+
+def inside_a_library(place):
+    """NCCL inside a library, with and without exported symbols: the calls are not seen, and that is known."""
+    for name in ("plugin_inside", "plugin_hidden"):
+        found = odd(place, name, "local", f"lib{name}.so")
+        expect(found == (True, True, []), f"{name}: {found}")
+
+
+def no_nccl(place):
+    """A function of the program that has the name of one of NCCL is called, although NCCL is loaded."""
+    expect(odd(place, "own", "own", "libnccl.so.2", "libplugin_alone.so", program="odd_own") is None, "a call was recorded")
+
+
+def pseudo_handles(place):
+    """dlsym(RTLD_DEFAULT) in the global scope is seen. RTLD_NEXT finds nothing there: the program itself is the last."""
+    expect(odd(place, "default", "default", "libnccl.so.2") == SEEN, "RTLD_DEFAULT is not seen")
+    expect(odd(place, "next", "next", "libnccl.so.2") == (True, True, []), "RTLD_NEXT is not reported as unseen")
+
+
+def reloaded(place):
+    """NCCL is unloaded, and another one is loaded at its addresses."""
+    expect(odd(place, "same", "reload", "libnccl.so.2", "libnccl.so.2") == (False, True, [3] * 6), "not seen each time")
+    expect(odd(place, "other", "reload", "libnccl.so.2", "old/libnccl.so.2") == (False, True, [3] * 6), "not seen each time")
+
+
+def other_threads(place):
+    """Threads that fork, make communicators and abort them while others wait or look up functions."""
+    expect(odd(place, "fork", "fork", "libnccl.so.2", "libplugin_alone.so") is None, "no call was made")
+    expect(odd(place, "threads", "threads", "libnccl.so.2") == (False, True, [3] * 64), "wrong counts")
+    unseen, _, counts = odd(place, "abort", "abort", "libnccl.so.2")
+    expect((unseen, counts) == (False, [1, 0, 3]), f"{unseen} {counts}")
+
+
+def misuse(place):
+    """Calls in a signal handler, with wrong handles, in another namespace; and too many communicators."""
+    unseen, _, counts = odd(place, "signal", "signal", "libnccl.so.2")
+    expect(not unseen and 0 < counts[0], f"{unseen} {counts}")
+    found = odd(place, "wrong", "wrong", "libnccl.so.2")
+    expect(found == (False, True, [0, 3]), f"{found}: the first one was not made")
+    expect(odd(place, "namespace", "namespace", "libnccl.so.2") is None, "a call was recorded")
+    unseen, _, counts = odd(place, "crowd", "crowd", "libnccl.so.2")
+    expect((unseen, counts) == (True, [2] * 64), f"{unseen} {counts}")
+
+
 class UniqueId(ctypes.Structure):
     _fields_ = [("internal", ctypes.c_char * 128)]
 
@@ -283,7 +346,8 @@ def program(libraries):
 
 CASES = {f.__name__: f for f in (every_call, *(hang(s) for s in ("other-op", "other-size", "other-type", "sleep", "missing")),
                                  send, two_orders, never_joins, captured, many, killed, forked, two_in_one,
-                                 inside_the_program, from_python, two_libraries, same_look_ups)}
+                                 inside_the_program, from_python, two_libraries, same_look_ups, linked_libraries,
+                                 inside_a_library, no_nccl, pseudo_handles, reloaded, other_threads, misuse)}
 
 
 def test():

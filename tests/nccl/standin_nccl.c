@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 enum { RANKS_MAX = 64, SPLITS_MAX = 32, CELLS = 1 << 16, GROUP_MAX = 256, KERNELS = 6, VERSION = 21805 };
-enum { OK = GW_NCCL_OK, UNHANDLED_CUDA = 1, SYSTEM = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
+enum { OK = GW_NCCL_OK, UNHANDLED_CUDA = 1, SYSTEM = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE = 6 };
 
 #define PUBLIC(name, parameters)                                                                                       \
     int name parameters __attribute__((weak, visibility("default")));                                                  \
@@ -69,6 +69,7 @@ struct ncclComm {
     CUfunction kernel[KERNELS]; /* loaded at the first launch */
     uint64_t collectives, sent[RANKS_MAX], received[RANKS_MAX];
     uint32_t splits;
+    _Atomic int is_aborted;
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -188,15 +189,19 @@ static CUfunction kernel_of(ncclComm_t comm, int number)
     return comm->kernel[number];
 }
 
-static void wait_on_host(const request *requests, uint32_t count)
+static int wait_on_host(const request *requests, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         if (requests[i].cell != NULL)
             __atomic_fetch_add(&requests[i].cell->arrived, 1, __ATOMIC_ACQ_REL);
     for (uint32_t i = 0; i < count; i++)
         while (requests[i].cell != NULL &&
-               __atomic_load_n(&requests[i].cell->arrived, __ATOMIC_ACQUIRE) < requests[i].cell->needed)
+               __atomic_load_n(&requests[i].cell->arrived, __ATOMIC_ACQUIRE) < requests[i].cell->needed) {
+            if (atomic_load(&requests[i].comm->is_aborted))
+                return REMOTE;
             usleep(200);
+        }
+    return OK;
 }
 
 /* Launch one kernel for the requests of the first request's communicator and stream, and mark them done. */
@@ -231,10 +236,8 @@ static int launch_all(request *requests, uint32_t count)
 {
     CUcontext context = NULL;
     int result = OK;
-    if (cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) {
-        wait_on_host(requests, count);
-        return OK;
-    }
+    if (cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL)
+        return wait_on_host(requests, count);
     for (uint32_t i = 0; i < count && result == OK; i++)
         if (requests[i].comm != NULL)
             result = launch_one(requests + i, count - i);
@@ -479,9 +482,12 @@ int ncclCommDestroy(ncclComm_t comm)
     return OK;
 }
 
+/* Another thread may be waiting in a call, so the memory stays. */
 int ncclCommAbort(ncclComm_t comm)
 {
-    free(comm);
+    if (comm == NULL)
+        return INVALID_ARGUMENT;
+    atomic_store(&comm->is_aborted, 1);
     return OK;
 }
 

@@ -199,6 +199,7 @@ static void before_fork(void)
 {
     int saved_errno = errno;
     gw_slot *slot = gwi_slot;
+    gwi_nccl_before_fork();
     if (slot != NULL && gwi_slot_is_ours(slot) && gwi_slot_is_shared(slot)) {
         fork_note *note = &note_of_slot[gwi_slot_index(slot)];
         *note = (fork_note){0};
@@ -254,5 +255,5 @@ void gwi_forks_watch(void)
     unsigned long minor = minor_version();
     bool waits = minor == 0 || (minor >= LOCKED_FIRST && minor <= LOCKED_LAST);
     if (!gwi.inert && gwi.records_sites && (!waits || has_one_thread()) && !atomic_exchange(&asked, true))
-        (void)pthread_atfork(before_fork, NULL, in_child);
+        (void)pthread_atfork(before_fork, gwi_nccl_after_fork, in_child);
 }

@@ -19,11 +19,12 @@ typedef enum gwi_nccl_fn {
         GWI_NCCL_FN_COUNT
 } gwi_nccl_fn;
 
-/* A process may contain two copies of NCCL, such as PyTorch's and the system's. Calls of a third one are not seen. */
+/* A process may contain two copies of NCCL at a time, such as PyTorch's and the system's. Calls of a third one are not
+ * seen. */
 enum { GWI_NCCL_LIBRARIES = 2 };
 
 typedef struct gwi_nccl_library {
-    uintptr_t base, low, high;   /* low, high: its first mapped byte, and one past the last */
+    uintptr_t base, low, high;   /* low, high: its first mapped byte, and one past the last; high 0: a free place */
     void *fn[GWI_NCCL_FN_COUNT]; /* NULL: it does not have the function */
 } gwi_nccl_library;
 
@@ -36,5 +37,8 @@ void gwi_nccl_begin(void);
 /* nccl_slots.c. Look for NCCL and its users among the loaded files, and lead their calls to these wrappers. The same
  * table each time. */
 void gwi_nccl_look(const gwi_nccl_table *wrappers);
+/* Call these around a fork, in the parent. */
+void gwi_nccl_before_fork(void);
+void gwi_nccl_after_fork(void);
 
 #endif

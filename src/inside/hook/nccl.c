@@ -235,6 +235,7 @@ typedef struct call {
     communicator *c;
     collective *entry; /* NULL: the call is not recorded */
     uint64_t stamp;
+    uint32_t generation; /* of the communicator's place */
 } call;
 
 static bool is_captured(CUstream stream)
@@ -274,6 +275,9 @@ static void begin(call *it, int library, unsigned what, size_t elements, int typ
     if (it->c == NULL)
         return;
     communicator *c = it->c;
+    it->generation = atomic_load_explicit(&c->generation, memory_order_relaxed);
+    if (gwi_unlikely(c->size == 0) && atomic_load_explicit(&c->total, memory_order_relaxed) == 0)
+        GWI_KEEP_ERRNO(learn(library, c, comm)); /* it was not ready when it got its handle */
     uint64_t now = ticks_now(it->slot), index = atomic_load_explicit(&c->total, memory_order_relaxed);
     _Atomic uint64_t *counter = is_p2p(what) ? &c->p2p : &c->collectives;
     collective *e = &c->last[index % GW_NCCL_LAST];
@@ -325,8 +329,9 @@ static void end(const call *it, int result)
 {
     /* In a group, an accepted call is only noted by NCCL. */
     if (it->entry == NULL || (self.depth > 0 && result == GW_NCCL_OK) || !gwi_slot_is_ours(it->slot) ||
-        atomic_load_explicit(&it->entry->stamp, memory_order_relaxed) != it->stamp)
-        return;
+        atomic_load_explicit(&it->entry->stamp, memory_order_relaxed) != it->stamp ||
+        atomic_load_explicit(&it->c->generation, memory_order_relaxed) != it->generation)
+        return; /* or another thread has ended the communicator, and its place was used again */
     settle(it->c, it->entry, result, ticks_now(it->slot));
 }
 
@@ -522,5 +527,6 @@ static gwi_nccl_table wrappers = {{GW_NCCL_WORK(ROW_0) GW_NCCL_CONTROL(ROW_0)},
 
 void gwi_nccl_begin(void)
 {
+    gwi_wipe.looks_for_nccl = true;
     gwi_nccl_look(&wrappers);
 }

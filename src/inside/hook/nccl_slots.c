@@ -85,7 +85,7 @@ static void read_dynamic(file *f, const Elf64_Dyn *dyn)
     }
 }
 
-/* Read what is needed of a file. Returns false for a file without dynamic symbols or with an old hash table only. */
+/* Read what is needed of a file. Returns false for a file without dynamic symbols. */
 static bool read_file(const struct dl_phdr_info *info, file *f)
 {
     *f = (file){.base = info->dlpi_addr, .low = UINTPTR_MAX, .path = info->dlpi_name == NULL ? "" : info->dlpi_name};
@@ -106,7 +106,7 @@ static bool read_file(const struct dl_phdr_info *info, file *f)
     }
     if (dyn != NULL)
         read_dynamic(f, dyn);
-    return f->strings != NULL && f->symbol != NULL && f->gnu_hash != NULL;
+    return f->strings != NULL && f->symbol != NULL;
 }
 
 static uint32_t hash_of(const char *name)
@@ -117,9 +117,12 @@ static uint32_t hash_of(const char *name)
     return h;
 }
 
-/* Return the address of a function that the file defines; NULL: it does not define it. */
+/* Return the address of a function that the file defines; NULL: it does not define it, or it has an old hash table
+ * only. */
 static void *defined(const file *f, const char *name)
 {
+    if (f->gnu_hash == NULL)
+        return NULL;
     uint32_t bucket_count = f->gnu_hash[0], first = f->gnu_hash[1], bloom_words = f->gnu_hash[2];
     const uint32_t *bucket = f->gnu_hash + 4 + bloom_words * 2, *chain = bucket + bucket_count;
     uint32_t hash = hash_of(name);
@@ -139,14 +142,20 @@ static void *defined(const file *f, const char *name)
 
 /* ---- NCCL's libraries ---- */
 
-static uint32_t library_count;
-
-static bool is_known(const file *f)
+static bool contains(const gwi_nccl_library *library, const void *address)
 {
-    for (uint32_t i = 0; i < library_count; i++)
-        if (gwi_nccl[i].base == f->base && gwi_nccl[i].fn[GWI_ncclAllReduce] == defined(f, "ncclAllReduce"))
-            return true;
-    return false;
+    uintptr_t high = __atomic_load_n(&library->high, __ATOMIC_ACQUIRE); /* 0: there is none at this place */
+    return (uintptr_t)address < high && (uintptr_t)address >= library->low;
+}
+
+/* Return the place of the library; GWI_NCCL_LIBRARIES: it has none. */
+static uint32_t place_of(const file *f)
+{
+    uint32_t i = 0;
+    while (i < GWI_NCCL_LIBRARIES && !(gwi_nccl[i].high == f->high && gwi_nccl[i].base == f->base &&
+                                       gwi_nccl[i].fn[GWI_ncclAllReduce] == defined(f, "ncclAllReduce")))
+        i++;
+    return i;
 }
 
 /* True if the file is NCCL, or a program that contains it. Others define functions with the same names that call NCCL,
@@ -156,29 +165,54 @@ static bool is_nccl(const file *f)
     return defined(f, "ncclAllReduce") != NULL && defined(f, "pncclAllReduce") != NULL;
 }
 
-static int find_library(struct dl_phdr_info *info, size_t size, void *nothing)
+typedef struct libraries {
+    bool is_loaded[GWI_NCCL_LIBRARIES], any_new;
+} libraries;
+
+static int note_loaded(struct dl_phdr_info *info, size_t size, void *user)
 {
     file f;
     (void)size;
-    (void)nothing;
-    if (library_count == GWI_NCCL_LIBRARIES || !read_file(info, &f) || !is_nccl(&f) || is_known(&f))
+    uint32_t place = read_file(info, &f) && is_nccl(&f) ? place_of(&f) : GWI_NCCL_LIBRARIES;
+    if (place < GWI_NCCL_LIBRARIES)
+        ((libraries *)user)->is_loaded[place] = true;
+    return 0;
+}
+
+/* Give up the places of libraries that were unloaded. Other files may be at their addresses now. A program that still
+ * has a function of such a library cannot call it without gpuwhy either. */
+static void forget_unloaded(libraries *found)
+{
+    (void)dl_iterate_phdr(note_loaded, found);
+    for (uint32_t i = 0; i < GWI_NCCL_LIBRARIES; i++)
+        if (!found->is_loaded[i])
+            __atomic_store_n(&gwi_nccl[i].high, 0, __ATOMIC_RELEASE);
+}
+
+static int find_library(struct dl_phdr_info *info, size_t size, void *user)
+{
+    file f;
+    uint32_t place = 0;
+    (void)size;
+    while (place < GWI_NCCL_LIBRARIES && gwi_nccl[place].high != 0)
+        place++;
+    if (place == GWI_NCCL_LIBRARIES || !read_file(info, &f) || !is_nccl(&f) || place_of(&f) < GWI_NCCL_LIBRARIES)
         return 0;
-    gwi_nccl_library *library = &gwi_nccl[library_count];
+    gwi_nccl_library *library = &gwi_nccl[place];
     for (int i = 0; i < GWI_NCCL_FN_COUNT; i++)
         library->fn[i] = defined(&f, names[i]);
     library->base = f.base;
     library->low = f.low;
-    library->high = f.high;
-    __atomic_store_n(&library_count, library_count + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&library->high, f.high, __ATOMIC_RELEASE);
+    ((libraries *)user)->any_new = true;
     return 0;
 }
 
 /* Return the wrapper of a function of NCCL at this address; NULL: it is none. */
 static void *wrapper_at(const void *address, int fn)
 {
-    uint32_t count = __atomic_load_n(&library_count, __ATOMIC_ACQUIRE);
-    for (uint32_t i = 0; i < count && address != NULL; i++)
-        if (gwi_nccl[i].fn[fn] == address)
+    for (uint32_t i = 0; i < GWI_NCCL_LIBRARIES; i++)
+        if (contains(&gwi_nccl[i], address) && gwi_nccl[i].fn[fn] == address)
             return (*all_wrappers)[i][fn];
     return NULL;
 }
@@ -193,9 +227,39 @@ static int fn_of(const char *name)
     return NOT_OURS;
 }
 
+typedef struct definitions {
+    const char *name;
+    void *address;
+    uint32_t count;
+} definitions;
+
+static int note_definition(struct dl_phdr_info *info, size_t size, void *user)
+{
+    file f;
+    definitions *all = user;
+    (void)size;
+    void *address = read_file(info, &f) ? defined(&f, all->name) : NULL;
+    all->count += address != NULL;
+    all->address = address != NULL ? address : all->address;
+    return 0;
+}
+
+/* Return the wrapper of the function that the loader finds by this name in any file that finds one at all; NULL: there
+ * is no wrapper, or several files define such a function, so it depends on their scopes which one is found. */
+static void *wrapper_of_only(const char *name)
+{
+    int fn = fn_of(name);
+    definitions all = {.name = name};
+    if (fn < 0)
+        return NULL;
+    (void)dl_iterate_phdr(note_definition, &all);
+    return all.count == 1 ? wrapper_at(all.address, fn) : NULL;
+}
+
 /* ---- dlsym ---- */
 
 void *gwi_nccl_dlsym(void *handle, const char *name) GWI_HIDDEN;
+void *gwi_nccl_default(const char *name) GWI_HIDDEN;
 
 #if defined(__x86_64__)
 enum { RELOC_SLOT = R_X86_64_JUMP_SLOT, RELOC_DATA = R_X86_64_GLOB_DAT, RELOC_WORD = R_X86_64_64 };
@@ -203,7 +267,8 @@ enum { RELOC_SLOT = R_X86_64_JUMP_SLOT, RELOC_DATA = R_X86_64_GLOB_DAT, RELOC_WO
 extern GWI_HIDDEN void *gwi_real_dlsym;
 void *gwi_real_dlsym;
 
-/* RTLD_DEFAULT (0) and RTLD_NEXT (-1) depend on who calls, so the real function must be called by a jump. */
+/* RTLD_DEFAULT (0) and RTLD_NEXT (-1) depend on who calls, so the real function must be called by a jump. Only a
+ * function of NCCL that every caller finds by RTLD_DEFAULT is replaced. */
 __asm__(".pushsection .text\n"
         ".type gwi_dlsym_door, @function\n"
         "gwi_dlsym_door:\n"
@@ -214,6 +279,26 @@ __asm__(".pushsection .text\n"
         "  jbe 1f\n"
         "  jmp gwi_nccl_dlsym\n"
         "1:\n"
+        "  test %rdi, %rdi\n"
+        "  jne 2f\n"
+        "  push %rdi\n"
+        "  .cfi_adjust_cfa_offset 8\n"
+        "  push %rsi\n"
+        "  .cfi_adjust_cfa_offset 8\n"
+        "  sub $8, %rsp\n"
+        "  .cfi_adjust_cfa_offset 8\n"
+        "  mov %rsi, %rdi\n"
+        "  call gwi_nccl_default\n"
+        "  add $8, %rsp\n"
+        "  .cfi_adjust_cfa_offset -8\n"
+        "  pop %rsi\n"
+        "  .cfi_adjust_cfa_offset -8\n"
+        "  pop %rdi\n"
+        "  .cfi_adjust_cfa_offset -8\n"
+        "  test %rax, %rax\n"
+        "  je 2f\n"
+        "  ret\n"
+        "2:\n"
         "  jmp *gwi_real_dlsym(%rip)\n"
         "  .cfi_endproc\n"
         ".size gwi_dlsym_door, .-gwi_dlsym_door\n"
@@ -242,8 +327,8 @@ static void fill(const file *f, void **slot, void *value)
 /* Return the wrapper of the function of NCCL at this address, whichever it is; NULL: it is none. */
 static void *wrapper_of(const void *address)
 {
-    for (uint32_t i = 0; i < library_count; i++) {
-        if ((uintptr_t)address < gwi_nccl[i].low || (uintptr_t)address >= gwi_nccl[i].high)
+    for (uint32_t i = 0; i < GWI_NCCL_LIBRARIES; i++) {
+        if (!contains(&gwi_nccl[i], address))
             continue;
         for (int fn = 0; fn < GWI_NCCL_WRAPPED; fn++)
             if (gwi_nccl[i].fn[fn] == address)
@@ -256,18 +341,17 @@ static void *wrapper_of(const void *address)
 static void *instead_of_loader(const file *f, const Elf64_Rela *rela)
 {
     const Elf64_Sym *symbol = &f->symbol[ELF64_R_SYM(rela->r_info)];
-    int fn = symbol->st_shndx == SHN_UNDEF ? fn_of(f->strings + symbol->st_name) : NOT_OURS;
-    if (fn == IS_DLSYM)
-        return dlsym_door;
-    return fn < 0 || library_count != 1 ? NULL : wrapper_at(gwi_nccl[0].fn[fn], fn);
+    const char *name = symbol->st_shndx == SHN_UNDEF ? f->strings + symbol->st_name : "";
+    return fn_of(name) == IS_DLSYM ? dlsym_door : wrapper_of_only(name);
 }
 
 /* Slots are recognised by their contents, because there are many, and reading their names would take milliseconds. */
 static void lead_slots(const file *f, bool is_of_nccl, const Elf64_Rela *rela, size_t count)
 {
+    bool is_any = gwi_nccl[0].high != 0 || gwi_nccl[1].high != 0;
     for (size_t i = 0; i < count; i++) {
         unsigned type = ELF64_R_TYPE(rela[i].r_info);
-        if (type != RELOC_SLOT && type != RELOC_DATA && (type != RELOC_WORD || library_count == 0))
+        if (type != RELOC_SLOT && type != RELOC_DATA && (type != RELOC_WORD || !is_any))
             continue;
         void **slot = (void **)(f->base + rela[i].r_offset);
         void *now = __atomic_load_n(slot, __ATOMIC_RELAXED), *value = NULL;
@@ -317,7 +401,11 @@ static int lead_file(struct dl_phdr_info *info, size_t size, void *user)
 
 /* How many files were loaded and unloaded so far, and how many of them were seen in the last look. */
 static unsigned long long added, removed;
-static uint32_t seen, libraries_seen;
+static uint32_t seen;
+
+static _Atomic uint32_t looking; /* 1: a thread looks, or forks */
+static __thread bool is_looking __attribute__((tls_model("initial-exec")));
+static __thread bool is_forking __attribute__((tls_model("initial-exec"))); /* and holds `looking` */
 
 typedef struct changes {
     bool any, removed_any;
@@ -338,27 +426,73 @@ static int note_changes(struct dl_phdr_info *info, size_t size, void *user)
 
 /* Files are listed in the order in which they were loaded. Those that were seen before are looked at again only if one
  * was unloaded, or NCCL is new. */
+static void look(void)
+{
+    changes c = {false, false, 0};
+    libraries found = {{false}, false};
+    (void)dl_iterate_phdr(note_changes, &c);
+    if (!c.any)
+        return;
+    if (c.removed_any)
+        forget_unloaded(&found);
+    (void)dl_iterate_phdr(find_library, &found);
+    uint32_t skip = c.removed_any || found.any_new ? 0 : seen;
+    seen = c.file_count;
+    (void)dl_iterate_phdr(lead_file, &skip);
+}
+
 void gwi_nccl_look(const gwi_nccl_table *wrappers)
 {
-    static _Atomic uint32_t busy;
     uint32_t is_free = 0;
     int saved_errno = errno;
-    changes c = {false, false, 0};
-    if (gwi.inert || !atomic_compare_exchange_strong(&busy, &is_free, 1))
+    if (gwi.inert || !gwi_wipe.looks_for_nccl || !atomic_compare_exchange_strong(&looking, &is_free, 1))
         return;
+    is_looking = true;
     all_wrappers = wrappers;
     if (gwi_real_dlsym == NULL)
         gwi_real_dlsym = (void *)(uintptr_t)dlsym;
-    (void)dl_iterate_phdr(note_changes, &c);
-    if (c.any) {
-        (void)dl_iterate_phdr(find_library, NULL);
-        uint32_t skip = c.removed_any || libraries_seen != library_count ? 0 : seen;
-        libraries_seen = library_count;
-        seen = c.file_count;
-        (void)dl_iterate_phdr(lead_file, &skip);
-    }
-    atomic_store(&busy, 0);
+    look();
+    is_looking = false;
+    atomic_store(&looking, 0);
     errno = saved_errno;
+}
+
+/* The child of a fork has no other threads. If one of them held the loader's lock, because it was looking, the child
+ * could never load a file. So a fork waits for the look of another thread, but not long: the forking thread itself may
+ * hold the lock. The child does not look, because the lock may be held even so. It can use neither the driver nor NCCL.
+ */
+void gwi_nccl_before_fork(void)
+{
+    enum { ATTEMPTS_MAX = 1000 };
+    uint32_t is_free = 0;
+    for (int i = 0; i < ATTEMPTS_MAX && !is_looking && !is_forking; i++, is_free = 0) {
+        is_forking = atomic_compare_exchange_strong(&looking, &is_free, 1);
+        if (!is_forking)
+            (void)usleep(100);
+    }
+}
+
+void gwi_nccl_after_fork(void)
+{
+    if (is_forking)
+        atomic_store(&looking, 0);
+    is_forking = false;
+}
+
+/* Return the wrapper that dlsym(RTLD_DEFAULT, name) finds; NULL: none, so call the real one. */
+void *gwi_nccl_default(const char *name)
+{
+    int saved_errno = errno;
+    int fn = name != NULL && strncmp(name, "nccl", 4) == 0 ? fn_of(name) : NOT_OURS;
+    void *wrapper = NULL;
+    if (fn >= 0 && gwi_wipe.looks_for_nccl) {
+        gwi_nccl_look(all_wrappers);
+        wrapper = wrapper_of_only(name);
+        if (wrapper != NULL && ((__typeof__(dlsym) *)(uintptr_t)gwi_real_dlsym)(RTLD_DEFAULT, name) == NULL)
+            wrapper = NULL; /* not in the global scope, so only some callers find it */
+    }
+    errno = saved_errno;
+    return wrapper;
 }
 
 void *gwi_nccl_dlsym(void *handle, const char *name)

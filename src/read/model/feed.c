@@ -444,7 +444,8 @@ static void package_fact(gw_model *model, const char *package)
 static void feed_fact(gw_model *model, const gw_item *item)
 {
     const gw_fact_key what = gw_fact_key_of(item->pair.key);
-    if (what == GW_FACT_NCCL_COMM || what == GW_FACT_NCCL_CALL) { /* many, so they are not kept as text */
+    if (what == GW_FACT_NCCL_COMM || what == GW_FACT_NCCL_CALL ||
+        what == GW_FACT_NCCL_LOST) { /* many, so they are not kept as text */
         if (item->pair.value != NULL)
             gwi_collective_fact(model, what, item);
         return;

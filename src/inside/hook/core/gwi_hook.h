@@ -113,6 +113,7 @@ typedef union gwi_wipe_page {
         bool clock_is_not_tsc;         /* the opposite of gwi.clock_is_tsc */
         _Atomic bool orders;           /* record the calls that order work (order.c) */
         _Atomic bool pools;            /* the program uses stream-ordered memory */
+        _Atomic bool looks_for_nccl;   /* in the files that the program loads (nccl_slots.c) */
         gw_ring *_Atomic rings;        /* the rings of the buffer; NULL: no buffer */
         _Atomic uint64_t launches_due; /* from this tick on, watch the launches of all kernels again; 0: not set */
         struct gwi_course_of_device *_Atomic course[GWI_COURSE_DEVICES];  /* PyTorch's blocks by device; NULL: none */

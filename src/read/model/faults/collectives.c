@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMUNICATORS_MAX = 4096, LAST_MAX = 64 };
+enum { COMMUNICATORS_MAX = 4096, LAST_MAX = 64, NCCL_IN_PROGRESS = 7 };
 
 const char *gw_nccl_type_name(int32_t type, uint32_t *ret_bytes)
 {
@@ -184,7 +184,9 @@ void gwi_collective_fact(gw_model *model, gw_fact_key what, const gw_item *item)
     if (stop_ns != 0 && item->t_ns >= stop_ns && process->t_nccl_ns != 0 && process->t_nccl_ns < stop_ns)
         return;
     process->t_nccl_ns = item->t_ns;
-    if (what == GW_FACT_NCCL_COMM)
+    if (what == GW_FACT_NCCL_LOST)
+        model->process[process->index].nccl_unseen = true;
+    else if (what == GW_FACT_NCCL_COMM)
         read_communicator(model, process, item);
     else
         read_call(model, process, item);
@@ -247,13 +249,52 @@ static void complete(gw_model *model, uint32_t pid, gw_collective *call)
         call->state = GW_COLLECTIVE_COMPLETED;
 }
 
-static bool launched_nccl(const gw_model *model, uint32_t pid)
+/* ---- calls that were not recorded ---- */
+
+/* Return the time from which on the process's table has every call that was recorded. */
+static uint64_t all_calls_since(const gw_process *process)
 {
-    const gw_thread *thread = gw_model_first_thread(model, pid);
-    for (; thread != NULL; thread = gw_model_next_thread(model, thread))
-        for (size_t i = 0; i < thread->ring_count; i++)
-            if (is_nccl_kernel(&thread->ring[i]))
+    uint64_t since_ns = 0;
+    for (size_t i = 0; i < process->communicator_count; i++) {
+        const gw_communicator *c = &process->communicator[i];
+        uint64_t t_ns = 0;
+        if (c->key >> 32 > 1) /* an earlier communicator was at its place */
+            t_ns = c->t_init_ns == 0 ? UINT64_MAX : c->t_init_ns;
+        if (c->last_count < c->collectives + c->p2p) /* one of the last calls may be missing, too */
+            t_ns = c->last_count == 0             ? UINT64_MAX
+                   : c->last_count < GW_NCCL_LAST ? c->last[c->last_count - 1].t_ns
+                                                  : c->last[c->last_count - GW_NCCL_LAST + 1].t_ns;
+        since_ns = t_ns > since_ns ? t_ns : since_ns;
+    }
+    return since_ns;
+}
+
+/* True if the program was inside a recorded call at this time, or if a call works on after its return. */
+static bool was_inside_nccl(const gw_process *process, uint64_t t_ns)
+{
+    for (size_t i = 0; i < process->communicator_count; i++)
+        for (size_t k = 0; k < process->communicator[i].last_count; k++) {
+            const gw_collective *call = &process->communicator[i].last[k];
+            if (call->result == NCCL_IN_PROGRESS ||
+                (call->t_ns <= t_ns && (call->t_end_ns == 0 || t_ns <= call->t_end_ns)))
                 return true;
+        }
+    return false;
+}
+
+/* True if NCCL launched a kernel for a call that was not recorded. The kernel's launch must be older than the table. */
+static bool has_unseen_calls(const gw_model *model, const gwi_process *process, const gw_process *facts)
+{
+    uint64_t since_ns = all_calls_since(facts),
+             until_ns = facts->communicator_count == 0 ? UINT64_MAX : process->t_nccl_ns;
+    const gw_thread *thread = gw_model_first_thread(model, facts->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread))
+        for (size_t i = 0; i < thread->ring_count; i++) {
+            const gw_ring_call *ring = &thread->ring[i];
+            if (is_nccl_kernel(ring) && !ring->is_graph_launch && ring->t_ns >= since_ns && ring->t_ns < until_ns &&
+                !was_inside_nccl(facts, ring->t_ns))
+                return true;
+        }
     return false;
 }
 
@@ -263,8 +304,7 @@ void gwi_collectives_finish(gw_model *model)
         gw_process *process = &model->process[i];
         if (gwi_process_known(model, process->pid) != model->inner->process[i])
             continue; /* the pid was reused: the rings are those of the newer process */
-        process->nccl_unseen =
-            process->nccl_unseen || (process->communicator_count == 0 && launched_nccl(model, process->pid));
+        process->nccl_unseen = process->nccl_unseen || has_unseen_calls(model, model->inner->process[i], process);
         for (size_t k = 0; k < process->communicator_count; k++)
             for (size_t n = 0; n < process->communicator[k].last_count; n++)
                 complete(model, process->pid, &process->communicator[k].last[n]);
