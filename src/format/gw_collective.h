@@ -13,7 +13,11 @@
     X(GATHER, "ncclGather", 1, 1, 0)                                                                                   \
     X(SCATTER, "ncclScatter", 1, 1, 0)                                                                                 \
     X(SEND, "ncclSend", 0, 0, 1)                                                                                       \
-    X(RECV, "ncclRecv", 0, 0, 1)
+    X(RECV, "ncclRecv", 0, 0, 1)                                                                                       \
+    X(PUT_SIGNAL, "ncclPutSignal", 0, 0, 1)                                                                            \
+    X(SIGNAL, "ncclSignal", 0, 0, 1)                                                                                   \
+    X(WAIT_SIGNAL, "ncclWaitSignal", 0, 0, 1)                                                                          \
+    X(WINDOW_REGISTER, "ncclCommWindowRegister", 0, 0, 0)
 
 typedef enum gw_nccl_call {
 #define GW_X(name, function, agree, root, peer) GW_NCCL_##name,
@@ -21,6 +25,17 @@ typedef enum gw_nccl_call {
 #undef GW_X
         GW_NCCL_CALL_COUNT
 } gw_nccl_call;
+
+/* Each row of GW_NCCL_CALLS that has a peer: point-to-point calls, which are numbered apart from collectives. */
+static inline int gw_nccl_has_peer(unsigned call)
+{
+    static const unsigned char rows[] = {
+#define GW_X(name, function, agree, root, peer) peer,
+        GW_NCCL_CALLS(GW_X)
+#undef GW_X
+    };
+    return call < GW_NCCL_CALL_COUNT && rows[call];
+}
 
 /* How far a call has come, as X(name, word in the recording). */
 #define GW_COLLECTIVE_STATES(X)                                                                                        \

@@ -34,7 +34,7 @@ static inline bool take_mark(const char **at, char mark, uint64_t *ret_number)
 
 static inline gw_rank_call call_of(const char *word, uint64_t *ret_line)
 {
-    static const char kinds[] = "arrsrdbcagaagascsdrv", states[] = "!~.xc";
+    static const char kinds[] = "arrsrdbcagaagascsdrvpssgwswr", states[] = "!~.xc";
     gw_rank_call call = {.elements = ELEMENTS, .type = FLOAT32, .root_or_peer = -1};
     uint64_t number = 0;
     for (size_t i = 0; i < GW_NCCL_CALL_COUNT; i++)
@@ -72,7 +72,7 @@ static inline void add_call(gw_rank *rank, const char *word)
         rank->place[rank->place_count++] = strdup(place);
         call.place = (uint16_t)rank->place_count;
     }
-    bool is_p2p = call.call == GW_NCCL_SEND || call.call == GW_NCCL_RECV;
+    bool is_p2p = gw_nccl_has_peer(call.call);
     if (is_p2p)
         it->p2p++;
     else

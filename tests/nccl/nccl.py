@@ -115,6 +115,23 @@ def every_call(place):
         expect(len({c.id for c in halves}) == 2, "children of other colors must have other ids")
 
 
+def later_versions(place):
+    """Functions of NCCL 2.27 to 2.29: windows and signals; a communicator is shrunk, and grows again."""
+    for program in ("ranks", "ranks_dlopen"):
+        _, processes = observe(place, "later-" + program, program, "--script", "later", "--ranks", "3")
+        for world in by_rank(processes):
+            rank, found = world.rank, [(c.name, c.number, c.elements, c.root, c.state) for c in world.calls[-4:]]
+            expect(found == [("ncclCommWindowRegister", 11, 0, -1, "completed"), ("ncclPutSignal", 1, 201, (rank + 1) % 3, "completed"),
+                             ("ncclSignal", 2, 0, (rank + 1) % 3, "completed"), ("ncclWaitSignal", 3, 0, (rank + 2) % 3, "completed")],
+                   f"{program}: {found}")
+        made = sorted((p.communicators[1:] for p in processes), key=lambda of: of[-1].rank)
+        shrunk, grown = [of[0] for of in made[:2]], [of[-1] for of in made]
+        expect([(c.rank, c.size, c.collectives) for c in shrunk] == [(0, 2, 1), (1, 2, 1)], f"{[c.fields for c in shrunk]}")
+        expect(shrunk[0].id == shrunk[1].id not in ("0", by_rank(processes)[0].id), "wrong ids of the shrunk communicator")
+        expect([(c.rank, c.size, c.id) for c in grown] == [(i, 3, "0") for i in range(3)], f"{[c.fields for c in grown]}")
+        expect([[c.state for c in of.calls] for of in grown] == [["completed", "captured", "completed"]] * 3, "wrong calls")
+
+
 # What each rank's last call must be: name, number, elements, type, state. The culprit is rank 1.
 LAST = {
     "other-op": (("ncclAllReduce", 6, 65536, "float32", "enqueued"), ("ncclAllGather", 6, 65536, "float32", "enqueued")),
@@ -344,7 +361,7 @@ def program(libraries):
     return 0
 
 
-CASES = {f.__name__: f for f in (every_call, *(hang(s) for s in ("other-op", "other-size", "other-type", "sleep", "missing")),
+CASES = {f.__name__: f for f in (every_call, later_versions, *(hang(s) for s in ("other-op", "other-size", "other-type", "sleep", "missing")),
                                  send, two_orders, never_joins, captured, many, killed, forked, two_in_one,
                                  inside_the_program, from_python, two_libraries, same_look_ups, linked_libraries,
                                  inside_a_library, no_nccl, pseudo_handles, reloaded, other_threads, misuse)}

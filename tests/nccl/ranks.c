@@ -26,7 +26,9 @@
 #define DECLARE_WORK(name, call, parameters, arguments, op, root) int name parameters;
 #define DECLARE(name, parameters)                                 int name parameters;
 #endif
+#define DECLARE_OTHER(name, call, parameters, ...) DECLARE(name, parameters)
 GW_NCCL_WORK(DECLARE_WORK)
+GW_NCCL_OTHER_WORK(DECLARE_OTHER)
 GW_NCCL_CONTROL(DECLARE)
 
 enum { FLOAT32 = 7, BFLOAT16 = 9, SUM = 0, ELEMENTS = 1 << 16 };
@@ -57,7 +59,9 @@ static void load_nccl(void)
     name = (int(*) parameters)(uintptr_t)dlsym(library, #name);                                                        \
     if (name == NULL || dlerror() != NULL)                                                                             \
         scenario_fail("no function %s", #name);
+#define LOAD_OTHER(name, call, parameters, ...) LOAD(name, parameters)
     GW_NCCL_WORK(LOAD_WORK)
+    GW_NCCL_OTHER_WORK(LOAD_OTHER)
     GW_NCCL_CONTROL(LOAD)
 #endif
 }
@@ -121,6 +125,32 @@ static void every_call(void)
     CHECK(cuStreamSynchronize(stream));
     NCCL(ncclCommFinalize(half));
     NCCL(ncclCommDestroy(half));
+}
+
+/* The functions of NCCL 2.27 to 2.29. Leave out the last rank, and let it join again: a communicator that has grown. */
+static void later_calls(void)
+{
+    void *b = (void *)block, *window;
+    ncclComm_t small = NULL, grown;
+    ncclUniqueId id = {{0}};
+    int last = (int)rank_count - 1, next = (int)((rank + 1) % rank_count), previous = (int)((rank + last) % rank_count);
+    gw_nccl_wait two_signals = {.count = 2, .peer = previous};
+    snprintf(id.internal, sizeof id.internal, "grown %s", key);
+    NCCL(ncclCommWindowRegister(world, b, 200, &window, 1));
+    NCCL(ncclPutSignal(b, 201, FLOAT32, next, window, 0, 0, 0, 0, world, stream));
+    NCCL(ncclSignal(next, 0, 0, 0, world, stream));
+    NCCL(ncclWaitSignal(1, &two_signals, world, stream));
+    if (rank != last) {
+        NCCL(ncclCommShrink(world, &last, 1, &small, NULL, 0));
+        NCCL(ncclAllReduce(b, b, 202, FLOAT32, SUM, small, stream));
+    }
+    NCCL(ncclCommGrow(small, (int)rank_count, rank == 0 || rank == last ? &id : NULL, rank == last ? last : -1, &grown,
+                      NULL));
+    NCCL(ncclAllReduce(b, b, 203, FLOAT32, SUM, grown, stream));
+    NCCL(ncclGroupStart());
+    NCCL(ncclAllReduce(b, b, 204, FLOAT32, SUM, grown, stream));
+    NCCL(ncclGroupSimulateEnd(NULL));
+    NCCL(ncclAllReduce(b, b, 205, FLOAT32, SUM, grown, stream));
 }
 
 /* Capture a step, replay it, and end with a step that is not captured. */
@@ -214,12 +244,27 @@ static void fork_and_call(void)
     reduce(2 * ELEMENTS, FLOAT32);
 }
 
+/* The last rank ends. The others notice it, revoke the communicator and go on with a smaller one. */
+static void lose_last(void)
+{
+    int last = (int)rank_count - 1;
+    ncclComm_t small;
+    if (rank == last)
+        exit(0);
+    reduce(ELEMENTS, FLOAT32);
+    (void)usleep(100000);
+    NCCL(ncclCommRevoke(world, 0));
+    CHECK(cuStreamSynchronize(stream));
+    NCCL(ncclCommShrink(world, &last, 1, &small, NULL, 0));
+    world = small;
+}
+
 /* What the culprit does at step `at`, before or instead of its AllReduce. Returns 1 if it was instead. */
 static int deviate(void)
 {
     if (is_script("missing")) /* it goes on without the others */
         return 1;
-    if (is_script("sleep"))
+    if (is_script("sleep") || is_script("shrunk"))
         for (;;)
             pause(); /* mark: sleep */
     if (is_script("exit"))
@@ -279,10 +324,14 @@ static void be_rank(int deviates)
         for (;;)
             pause(); /* never joins the communicator */
     open_all(&gpu);
+    if (is_script("shrunk"))
+        lose_last();
     for (long long i = 0; i < steps; i++)
         step(deviates && rank == culprit && i == at);
     if (is_script("every"))
         every_call();
+    if (is_script("later"))
+        later_calls();
     if (is_script("captured"))
         captured();
     if (is_script("many"))
@@ -339,10 +388,10 @@ static void launch(const char *program, int repaired)
 int main(int argc, char **argv)
 {
     const struct option_row rows[] = {{"script", OPTION_TEXT, &script,
-                                       "what the culprit does: missing, sleep, exit, crash, fault, stop, late, "
-                                       "other-op, other-size, other-type, lock "
-                                       "or send; or what all ranks do at the end: every, captured, many or "
-                                       "two-in-one"},
+                                       "what the culprit does: missing, sleep, shrunk, exit, crash, fault, stop, "
+                                       "late, other-op, other-size, other-type, lock "
+                                       "or send; or what all ranks do at the end: every, later, captured, many "
+                                       "or two-in-one"},
                                       {"ranks", OPTION_NUMBER, &rank_count, "number of ranks"},
                                       {"culprit", OPTION_NUMBER, &culprit, "the rank that deviates"},
                                       {"steps", OPTION_NUMBER, &steps, "number of steps"},

@@ -1,4 +1,4 @@
-/* A stand-in for libnccl.so.2 with the entry points of version 2.18 and ncclAlltoAll, ncclGather and ncclScatter.
+/* A stand-in for libnccl.so.2 with the entry points of version 2.18 and those of gw_nccl_abi.h that were added later.
  *
  * It moves no data, but its ranks really wait for each other, as those of NCCL do:
  * - ncclCommInitRank and ncclCommSplit return when all ranks have called them.
@@ -37,6 +37,8 @@ enum { OK = GW_NCCL_OK, UNHANDLED_CUDA = 1, SYSTEM = 2, INVALID_ARGUMENT = 4, IN
 
 #define DECLARE_WORK(name, call, parameters, arguments, op, root) PUBLIC(name, parameters)
 GW_NCCL_WORK(DECLARE_WORK)
+#define DECLARE_OTHER(name, call, parameters, ...) PUBLIC(name, parameters)
+GW_NCCL_OTHER_WORK(DECLARE_OTHER)
 GW_NCCL_CONTROL(PUBLIC)
 GW_NCCL_QUERIES(PUBLIC)
 PUBLIC(ncclGetUniqueId, (ncclUniqueId *))
@@ -58,6 +60,7 @@ typedef struct shared_room {
         _Atomic uint32_t arrived;
         int color[RANKS_MAX], key[RANKS_MAX];
     } split[SPLITS_MAX];
+    _Atomic uint64_t grown_key; /* of the communicator that this one becomes */
     cell cells[CELLS];
 } shared_room;
 
@@ -68,8 +71,10 @@ struct ncclComm {
     CUdevice device;
     CUfunction kernel[KERNELS]; /* loaded at the first launch */
     uint64_t collectives, sent[RANKS_MAX], received[RANKS_MAX];
+    uint64_t signals_sent[RANKS_MAX], signals_awaited[RANKS_MAX], windows;
     uint32_t splits;
     _Atomic int is_aborted;
+    struct gw_kernel_cell *last_cell; /* of its last call */
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -247,6 +252,7 @@ static int launch_all(request *requests, uint32_t count)
 static int add(ncclComm_t comm, CUstream stream, int kernel, uint64_t key, uint32_t needed)
 {
     request r = {comm, stream, kernel, needed > 1 ? cell_of(comm->room, key, needed) : NULL};
+    comm->last_cell = r.cell;
     if (group.depth == 0)
         return launch_all(&r, 1);
     if (group.count == GROUP_MAX)
@@ -350,6 +356,60 @@ int ncclRecv(void *buffer, size_t elements, int type, int peer, ncclComm_t comm,
     return transfer(peer, comm->rank, ++comm->received[peer], elements, type, comm, stream);
 }
 
+/* ---- one-sided calls, and windows ---- */
+
+/* The n-th signal from one rank to another. The waiter's kernel waits for it, but not the other way round. */
+static uint64_t signal_key(int from, int to, uint64_t number, ncclComm_t comm)
+{
+    return mix(mix(mix(comm->key, (uint64_t)from << 32 | (uint64_t)to), number), 0x516);
+}
+
+static int send_signal(int peer, ncclComm_t comm, CUstream stream)
+{
+    if (is_bad_peer(comm, peer))
+        return INVALID_ARGUMENT;
+    struct gw_kernel_cell *it = cell_of(comm->room, signal_key(comm->rank, peer, ++comm->signals_sent[peer], comm), 2);
+    __atomic_fetch_add(&it->arrived, 1, __ATOMIC_ACQ_REL);
+    return add(comm, stream, 5, 0, 1);
+}
+
+int ncclPutSignal(const void *from, size_t elements, int type, int peer, void *window, size_t offset, int signal,
+                  int context, unsigned flags, ncclComm_t comm, CUstream stream)
+{
+    (void)from, (void)elements, (void)type, (void)window, (void)offset, (void)signal, (void)context, (void)flags;
+    return send_signal(peer, comm, stream);
+}
+
+int ncclSignal(int peer, int signal, int context, unsigned flags, ncclComm_t comm, CUstream stream)
+{
+    (void)signal, (void)context, (void)flags;
+    return send_signal(peer, comm, stream);
+}
+
+int ncclWaitSignal(int count, gw_nccl_wait *waits, ncclComm_t comm, CUstream stream)
+{
+    int result = OK;
+    for (int i = 0; i < count && result == OK; i++) {
+        int peer = waits[i].peer;
+        if (is_bad_peer(comm, peer))
+            return INVALID_ARGUMENT;
+        for (int k = 0; k < waits[i].count && result == OK; k++)
+            result = add(comm, stream, 5, signal_key(peer, comm->rank, ++comm->signals_awaited[peer], comm), 2);
+    }
+    return result;
+}
+
+int ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, void **ret_window, int flags)
+{
+    (void)bytes, (void)flags;
+    if (comm == NULL || buffer == NULL || ret_window == NULL)
+        return INVALID_ARGUMENT;
+    request r = {.comm = comm,
+                 .cell = cell_of(comm->room, mix(mix(comm->key, ++comm->windows), 0x31d), (uint32_t)comm->size)};
+    *ret_window = buffer;
+    return wait_on_host(&r, 1);
+}
+
 /* ---- groups ---- */
 
 int ncclGroupStart(void)
@@ -369,6 +429,16 @@ int ncclGroupEnd(void)
     uint32_t count = group.count;
     group.count = group.joined_count = 0;
     return launch_all(group.request, count);
+}
+
+/* The calls of the group are forgotten. */
+int ncclGroupSimulateEnd(void *simulation)
+{
+    (void)simulation;
+    if (group.depth == 0)
+        return INVALID_USAGE;
+    group.count = --group.depth == 0 ? 0 : group.count;
+    return OK;
 }
 
 /* ---- communicators ---- */
@@ -469,6 +539,47 @@ int ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *ret_comm, voi
         rank += its < key || (its == key && i < comm->rank);
     }
     return join_and_meet(ret_comm, mix(mix(comm->key, comm->splits), (uint64_t)color), size, rank);
+}
+
+int ncclCommShrink(ncclComm_t comm, int *excluded, int excluded_count, ncclComm_t *ret_comm, void *config, int flags)
+{
+    (void)config;
+    int rank = comm == NULL ? 0 : comm->rank;
+    if (comm == NULL || (flags != 0 && ncclCommRevoke(comm, 0) != OK))
+        return INVALID_ARGUMENT;
+    for (int i = 0; i < excluded_count; i++) {
+        if (excluded[i] == comm->rank)
+            return INVALID_ARGUMENT;
+        rank -= excluded[i] < comm->rank;
+    }
+    uint64_t key = mix(mix(comm->key, ++comm->splits), UINT64_MAX);
+    return join_and_meet(ret_comm, key, comm->size - excluded_count, rank);
+}
+
+/* The root passes the id; the other old ranks wait for it, and keep their ranks; new ranks have no communicator yet. */
+int ncclCommGrow(ncclComm_t comm, int size, const ncclUniqueId *id, int rank, ncclComm_t *ret_comm, void *config)
+{
+    (void)config;
+    uint64_t key = id == NULL ? 0 : key_of(id);
+    if (comm == NULL)
+        return id == NULL ? INVALID_ARGUMENT : join_and_meet(ret_comm, key, size, rank);
+    if (id != NULL)
+        atomic_store(&comm->room->grown_key, key);
+    while ((key = atomic_load(&comm->room->grown_key)) == 0)
+        usleep(200);
+    return join_and_meet(ret_comm, key, size, comm->rank);
+}
+
+/* The ranks that wait in the last call of this one stop waiting. */
+int ncclCommRevoke(ncclComm_t comm, int flags)
+{
+    (void)flags;
+    if (comm == NULL)
+        return INVALID_ARGUMENT;
+    atomic_store(&comm->is_aborted, 1);
+    if (comm->last_cell != NULL)
+        __atomic_store_n(&comm->last_cell->arrived, comm->last_cell->needed, __ATOMIC_RELEASE);
+    return OK;
 }
 
 int ncclCommFinalize(ncclComm_t comm)

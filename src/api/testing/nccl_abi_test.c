@@ -25,6 +25,22 @@ _Static_assert((int)ncclInt8 == 0 && (int)ncclFloat16 == 6 && (int)ncclFloat32 =
 GW_NCCL_WORK(GW_X)
 #undef GW_X
 
+/* Functions that this NCCL may lack. */
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
+_Static_assert(sizeof(ncclWaitSignalDesc_t) == sizeof(gw_nccl_wait), "a wait for signals");
+#define ncclWaitSignal(count, waits, ...) ncclWaitSignal(count, (ncclWaitSignalDesc_t *)(waits), __VA_ARGS__)
+#define ncclCommWindowRegister(comm, buffer, bytes, window, flags)                                                     \
+    ncclCommWindowRegister(comm, buffer, bytes, (ncclWindow_t *)(window), flags)
+#define GW_X(name, call, parameters, arguments, elements, type, peer, stream)                                          \
+    int check_##name parameters;                                                                                       \
+    int check_##name parameters                                                                                        \
+    {                                                                                                                  \
+        return (int)name arguments;                                                                                    \
+    }
+GW_NCCL_OTHER_WORK(GW_X)
+#undef GW_X
+#endif
+
 /* Our declarations, under other names, so that they can be called with the same arguments as NCCL's. */
 #define GW_X(name, parameters) int our_##name parameters;
 GW_NCCL_CONTROL(GW_X)
@@ -43,3 +59,14 @@ int check_control(ncclComm_t comm, ncclUniqueId id, ncclConfig_t *config, const 
            BOTH(ncclCommAbort, comm) + BOTH(ncclGroupStart) + BOTH(ncclGroupEnd) + BOTH(ncclCommCount, comm, &number) +
            BOTH(ncclCommUserRank, comm, &number) + BOTH(ncclCommCuDevice, comm, &number);
 }
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
+int check_later_control(ncclComm_t comm, ncclUniqueId id, ncclConfig_t *config, int *excluded);
+int check_later_control(ncclComm_t comm, ncclUniqueId id, ncclConfig_t *config, int *excluded)
+{
+    _Static_assert(NCCL_SHRINK_ABORT == GW_NCCL_SHRINK_ABORT, "a flag");
+    return BOTH(ncclCommShrink, comm, excluded, 1, &comm, config, 0) +
+           BOTH(ncclCommGrow, comm, 1, &id, 2, &comm, config) + BOTH(ncclCommRevoke, comm, 0) +
+           BOTH(ncclGroupSimulateEnd, NULL);
+}
+#endif

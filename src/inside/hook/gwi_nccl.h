@@ -12,7 +12,7 @@
 /* The functions of gw_nccl_abi.h. The first GWI_NCCL_WRAPPED have wrappers. */
 typedef enum gwi_nccl_fn {
 #define GW_X(name, ...) GWI_##name,
-    GW_NCCL_WORK(GW_X) GW_NCCL_CONTROL(GW_X) GWI_NCCL_WRAPPED,
+    GW_NCCL_WORK(GW_X) GW_NCCL_OTHER_WORK(GW_X) GW_NCCL_CONTROL(GW_X) GWI_NCCL_WRAPPED,
     GWI_NCCL_BEFORE_QUERIES = GWI_NCCL_WRAPPED - 1,
     GW_NCCL_QUERIES(GW_X)
 #undef GW_X

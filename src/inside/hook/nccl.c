@@ -36,6 +36,7 @@ static _Atomic uint32_t groups;
 /* The type of a function of a library of NCCL. */
 #define GW_X(name, call, parameters, ...) typedef int fn_##name parameters;
 GW_NCCL_WORK(GW_X)
+GW_NCCL_OTHER_WORK(GW_X)
 #undef GW_X
 #define GW_X(name, parameters) typedef int fn_##name parameters;
 GW_NCCL_CONTROL(GW_X)
@@ -248,16 +249,11 @@ static bool is_captured(CUstream stream)
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static bool is_p2p(unsigned what)
-{
-    return what == GW_NCCL_SEND || what == GW_NCCL_RECV;
-}
-
 /* Before a later call takes the place of this one, copy it to the place that keeps the last one of its function. */
 static void keep_of_kind(communicator *c, const collective *e)
 {
     uint64_t stamp = atomic_load_explicit(&e->stamp, memory_order_relaxed);
-    if (stamp == 0 || e->call >= GW_NCCL_CALL_COUNT || is_p2p(e->call))
+    if (stamp == 0 || e->call >= GW_NCCL_CALL_COUNT || gw_nccl_has_peer(e->call))
         return;
     collective *kept = &c->of_kind[e->call];
     atomic_store_explicit(&kept->stamp, 0, memory_order_relaxed);
@@ -279,7 +275,7 @@ static void begin(call *it, int library, unsigned what, size_t elements, int typ
     if (gwi_unlikely(c->size == 0) && atomic_load_explicit(&c->total, memory_order_relaxed) == 0)
         GWI_KEEP_ERRNO(learn(library, c, comm)); /* it was not ready when it got its handle */
     uint64_t now = ticks_now(it->slot), index = atomic_load_explicit(&c->total, memory_order_relaxed);
-    _Atomic uint64_t *counter = is_p2p(what) ? &c->p2p : &c->collectives;
+    _Atomic uint64_t *counter = gw_nccl_has_peer(what) ? &c->p2p : &c->collectives;
     collective *e = &c->last[index % GW_NCCL_LAST];
     keep_of_kind(c, e);
     gwi_bump(&c->total, 1);
@@ -313,7 +309,9 @@ static void begin(call *it, int library, unsigned what, size_t elements, int typ
 
 static void settle(communicator *c, collective *e, int result, uint64_t ticks)
 {
-    uint32_t state = e->is_captured ? GW_COLLECTIVE_CAPTURED : GW_COLLECTIVE_ENQUEUED;
+    uint32_t state = e->is_captured                       ? GW_COLLECTIVE_CAPTURED
+                     : e->call == GW_NCCL_WINDOW_REGISTER ? GW_COLLECTIVE_COMPLETED /* it has waited for all ranks */
+                                                          : GW_COLLECTIVE_ENQUEUED;
     if (result == GW_NCCL_IN_PROGRESS)
         state = GW_COLLECTIVE_ENTERED;
     else if (result != GW_NCCL_OK)
@@ -345,7 +343,8 @@ static void group_began(void)
     self.group = atomic_fetch_add_explicit(&groups, 1, memory_order_relaxed) + 1;
 }
 
-static void settle_group(int library, communicator *c, int result, uint64_t ticks)
+/* `did_run` is false for ncclGroupSimulateEnd(): its calls are like those that are captured into a graph. */
+static void settle_group(int library, communicator *c, int result, uint64_t ticks, bool did_run)
 {
     ncclComm_t *from = atomic_exchange(&awaited[index_of(c)], NULL);
     if (from != NULL) {
@@ -357,12 +356,15 @@ static void settle_group(int library, communicator *c, int result, uint64_t tick
     for (int i = 0; i < GW_NCCL_LAST; i++) {
         collective *e = &c->last[i];
         if (atomic_load_explicit(&e->stamp, memory_order_relaxed) != 0 && e->group == self.group &&
-            e->state == GW_COLLECTIVE_ENTERED)
+            e->state == GW_COLLECTIVE_ENTERED) {
+            if (!did_run)
+                c->has_captured = e->is_captured = 1;
             settle(c, e, result, ticks);
+        }
     }
 }
 
-static void group_ended(int library, int result)
+static void group_ended(int library, int result, bool did_run)
 {
     if (self.depth == 0 || --self.depth > 0 || self.touched == 0)
         return;
@@ -370,7 +372,7 @@ static void group_ended(int library, int result)
     uint64_t ticks = slot == NULL ? 0 : ticks_now(slot);
     for (uint32_t i = 0; i < GW_NCCL_COMMUNICATORS && ticks != 0; i++)
         if ((self.touched >> i & 1) != 0)
-            GWI_KEEP_ERRNO(settle_group(library, &gwi.communicators[i], result, ticks));
+            GWI_KEEP_ERRNO(settle_group(library, &gwi.communicators[i], result, ticks, did_run));
     self.touched = 0;
 }
 
@@ -440,34 +442,70 @@ static uint64_t id_of_child(int library, ncclComm_t comm, int color)
     return parent == NULL || parent->id == 0 ? 0 : mixed(mixed(parent->id, number), (uint32_t)color) | 1;
 }
 
+/* Ranks that are left out do not call it. The others agree on the numbers of splits and shrinks alike. */
+static communicator *shrinking(int library, ncclComm_t comm, const int *excluded, int count)
+{
+    communicator *parent = recording_slot() == NULL ? NULL : communicator_of(library, comm);
+    uint32_t size = parent == NULL ? 0 : parent->size, rank = parent == NULL ? 0 : parent->rank, below = 0;
+    for (int i = 0; i < count && excluded != NULL; i++)
+        below += excluded[i] >= 0 && (uint32_t)excluded[i] < rank;
+    bool is_known = count > 0 && (uint32_t)count < size && below <= rank;
+    return making(id_of_child(library, comm, -1 - count), is_known ? (int)(size - (uint32_t)count) : 0,
+                  is_known ? (int)(rank - below) : 0);
+}
+
+/* The ranks that join know the unique id alone, and most of the others do not know it. So no rank knows an id that all
+ * of them know. The others keep their ranks. */
+static communicator *growing(int library, ncclComm_t comm, int size, int rank)
+{
+    const communicator *parent = recording_slot() == NULL || comm == NULL ? NULL : communicator_of(library, comm);
+    return making(0, size, parent != NULL ? (int)parent->rank : rank);
+}
+
 /* Call this before NCCL ends the communicator: another thread may get its handle at once. */
 static void ending(ncclComm_t comm, bool is_abort)
 {
     communicator *c = recording_slot() == NULL ? NULL : find(comm);
     if (c == NULL)
         return;
-    c->is_aborted = is_abort;
+    c->is_aborted = c->is_aborted || is_abort;
     c->end_ticks = gwi_ticks();
     atomic_store_explicit(&c->state, GW_NCCL_ENDED, memory_order_release);
+}
+
+/* The work of a communicator was stopped, but its handle can still be used, to make another one of it. */
+static void revoked(int library, ncclComm_t comm, int result)
+{
+    communicator *c = recording_slot() == NULL || (result != GW_NCCL_OK && result != GW_NCCL_IN_PROGRESS)
+                          ? NULL
+                          : communicator_of(library, comm);
+    if (c == NULL)
+        return;
+    c->is_aborted = true;
+    c->end_ticks = gwi_ticks();
 }
 
 /* ---- wrappers ---- */
 
 /* The wrappers of a library. Everything above is shared by the libraries. */
 #define WORK(library, name, what, parameters, arguments, op_of, root_of)                                               \
+    CALL(library, name, what, parameters, arguments, elements, type, op_of, root_of, stream)
+#define OTHER(library, name, what, parameters, arguments, elements_of, type_of, peer_of, stream_of)                    \
+    CALL(library, name, what, parameters, arguments, elements_of, type_of, -1, peer_of, stream_of)
+#define CALL(library, name, what, parameters, arguments, elements_of, type_of, op_of, root_of, stream_of)              \
     static int wrap_##library##_##name parameters                                                                      \
     {                                                                                                                  \
         call it;                                                                                                       \
-        begin(&it, library, GW_NCCL_##what, elements, type, op_of, root_of, comm, stream);                             \
+        begin(&it, library, GW_NCCL_##what, elements_of, type_of, op_of, root_of, comm, stream_of);                    \
         int result = REAL(library, name) arguments;                                                                    \
         end(&it, result);                                                                                              \
         return result;                                                                                                 \
     }
 
-#define MAKES(library, name, parameters, arguments, id_of, size_of, rank_of, where)                                    \
+#define MAKES(library, name, parameters, arguments, making, where)                                                     \
     static int wrap_##library##_##name parameters                                                                      \
     {                                                                                                                  \
-        communicator *c = making(id_of, size_of, rank_of);                                                             \
+        communicator *c = making;                                                                                      \
         int result = REAL(library, name) arguments;                                                                    \
         made(library, c, where, result);                                                                               \
         return result;                                                                                                 \
@@ -482,16 +520,36 @@ static void ending(ncclComm_t comm, bool is_abort)
 
 #define WRAPPERS(library)                                                                                              \
     GW_NCCL_WORK(WORK_##library)                                                                                       \
+    GW_NCCL_OTHER_WORK(OTHER_##library)                                                                                \
     MAKES(library, ncclCommInitRank, (ncclComm_t * ret_comm, int size, ncclUniqueId id, int rank),                     \
-          (ret_comm, size, id, rank), hash_of_id(&id), size, rank, ret_comm)                                           \
+          (ret_comm, size, id, rank), making(hash_of_id(&id), size, rank), ret_comm)                                   \
     MAKES(library, ncclCommInitRankConfig, (ncclComm_t * ret_comm, int size, ncclUniqueId id, int rank, void *config), \
-          (ret_comm, size, id, rank, config), hash_of_id(&id), size, rank, ret_comm)                                   \
+          (ret_comm, size, id, rank, config), making(hash_of_id(&id), size, rank), ret_comm)                           \
     MAKES(library, ncclCommInitRankScalable,                                                                           \
           (ncclComm_t * ret_comm, int size, int rank, int id_count, ncclUniqueId *ids, void *config),                  \
-          (ret_comm, size, rank, id_count, ids, config), id_count > 0 && ids != NULL ? hash_of_id(ids) : 0, size,      \
-          rank, ret_comm)                                                                                              \
+          (ret_comm, size, rank, id_count, ids, config),                                                               \
+          making(id_count > 0 && ids != NULL ? hash_of_id(ids) : 0, size, rank), ret_comm)                             \
     MAKES(library, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *ret_comm, void *config),           \
-          (comm, color, key, ret_comm, config), id_of_child(library, comm, color), 0, 0, ret_comm)                     \
+          (comm, color, key, ret_comm, config), making(id_of_child(library, comm, color), 0, 0), ret_comm)             \
+    MAKES(library, ncclCommGrow,                                                                                       \
+          (ncclComm_t comm, int size, const ncclUniqueId *id, int rank, ncclComm_t *ret_comm, void *config),           \
+          (comm, size, id, rank, ret_comm, config), growing(library, comm, size, rank), ret_comm)                      \
+    static int wrap_##library##_ncclCommShrink(ncclComm_t comm, int *excluded, int excluded_count,                     \
+                                               ncclComm_t *ret_comm, void *config, int flags)                          \
+    {                                                                                                                  \
+        communicator *c = shrinking(library, comm, excluded, excluded_count);                                          \
+        int result = REAL(library, ncclCommShrink)(comm, excluded, excluded_count, ret_comm, config, flags);           \
+        if ((flags & GW_NCCL_SHRINK_ABORT) != 0)                                                                       \
+            revoked(library, comm, result);                                                                            \
+        made(library, c, ret_comm, result);                                                                            \
+        return result;                                                                                                 \
+    }                                                                                                                  \
+    static int wrap_##library##_ncclCommRevoke(ncclComm_t comm, int flags)                                             \
+    {                                                                                                                  \
+        int result = REAL(library, ncclCommRevoke)(comm, flags);                                                       \
+        revoked(library, comm, result);                                                                                \
+        return result;                                                                                                 \
+    }                                                                                                                  \
     ENDS(library, ncclCommFinalize, false)                                                                             \
     ENDS(library, ncclCommDestroy, false)                                                                              \
     ENDS(library, ncclCommAbort, true)                                                                                 \
@@ -511,19 +569,27 @@ static void ending(ncclComm_t comm, bool is_abort)
     static int wrap_##library##_ncclGroupEnd(void)                                                                     \
     {                                                                                                                  \
         int result = REAL(library, ncclGroupEnd)();                                                                    \
-        group_ended(library, result);                                                                                  \
+        group_ended(library, result, true);                                                                            \
+        return result;                                                                                                 \
+    }                                                                                                                  \
+    static int wrap_##library##_ncclGroupSimulateEnd(void *simulation)                                                 \
+    {                                                                                                                  \
+        int result = REAL(library, ncclGroupSimulateEnd)(simulation);                                                  \
+        group_ended(library, result, false);                                                                           \
         return result;                                                                                                 \
     }
 
-#define WORK_0(...) WORK(0, __VA_ARGS__)
-#define WORK_1(...) WORK(1, __VA_ARGS__)
+#define WORK_0(...)  WORK(0, __VA_ARGS__)
+#define WORK_1(...)  WORK(1, __VA_ARGS__)
+#define OTHER_0(...) OTHER(0, __VA_ARGS__)
+#define OTHER_1(...) OTHER(1, __VA_ARGS__)
 WRAPPERS(0)
 WRAPPERS(1)
 
 #define ROW_0(name, ...) [GWI_##name] = (void *)wrap_0_##name,
 #define ROW_1(name, ...) [GWI_##name] = (void *)wrap_1_##name,
-static gwi_nccl_table wrappers = {{GW_NCCL_WORK(ROW_0) GW_NCCL_CONTROL(ROW_0)},
-                                  {GW_NCCL_WORK(ROW_1) GW_NCCL_CONTROL(ROW_1)}};
+static gwi_nccl_table wrappers = {{GW_NCCL_WORK(ROW_0) GW_NCCL_OTHER_WORK(ROW_0) GW_NCCL_CONTROL(ROW_0)},
+                                  {GW_NCCL_WORK(ROW_1) GW_NCCL_OTHER_WORK(ROW_1) GW_NCCL_CONTROL(ROW_1)}};
 
 void gwi_nccl_begin(void)
 {

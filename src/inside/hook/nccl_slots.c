@@ -26,7 +26,7 @@ static const gwi_nccl_table *_Atomic all_wrappers; /* set before the first look 
 
 static const char *const names[GWI_NCCL_FN_COUNT] = {
 #define GW_X(name, ...) [GWI_##name] = #name,
-    GW_NCCL_WORK(GW_X) GW_NCCL_CONTROL(GW_X) GW_NCCL_QUERIES(GW_X)
+    GW_NCCL_WORK(GW_X) GW_NCCL_OTHER_WORK(GW_X) GW_NCCL_CONTROL(GW_X) GW_NCCL_QUERIES(GW_X)
 #undef GW_X
 };
 

@@ -45,6 +45,19 @@ static int by_communicator(const void *left, const void *right)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
+/* True if the rank aborted or revoked the communicator and then went on with another one: nothing of it waits there. */
+static bool has_gone_on(const gw_rank *rank, const gw_rank_communicator *communicator)
+{
+    for (size_t i = 0; i < rank->communicator_count && communicator->is_aborted; i++) {
+        const gw_rank_communicator *other = &rank->communicator[i];
+        if (other != communicator &&
+            (other->t_init_ns > communicator->t_end_ns ||
+             (other->call_count > 0 && other->call[other->call_count - 1].t_ns > communicator->t_end_ns)))
+            return true;
+    }
+    return false;
+}
+
 static bool table_open(table *all, const gw_ranks *ranks)
 {
     size_t count = 0;
@@ -53,7 +66,8 @@ static bool table_open(table *all, const gw_ranks *ranks)
     *all = (table){.ranks = ranks, .seat = count == 0 ? NULL : malloc(count * sizeof *all->seat)};
     for (size_t i = 0; i < ranks->count && all->seat != NULL; i++)
         for (size_t k = 0; k < ranks->item[i].communicator_count; k++)
-            all->seat[all->count++] = (seat){&ranks->item[i].communicator[k], i};
+            if (!has_gone_on(&ranks->item[i], &ranks->item[i].communicator[k]))
+                all->seat[all->count++] = (seat){&ranks->item[i].communicator[k], i};
     if (all->count > 1)
         qsort(all->seat, all->count, sizeof *all->seat, by_communicator);
     return count == 0 || all->seat != NULL;
@@ -79,7 +93,7 @@ static const gw_rank *rank_of(const group *it, size_t i)
 
 static bool is_p2p(const gw_rank_call *call)
 {
-    return call->call == GW_NCCL_SEND || call->call == GW_NCCL_RECV;
+    return gw_nccl_has_peer(call->call);
 }
 
 static bool is_pending(const gw_rank_call *call)
@@ -303,7 +317,7 @@ static uint64_t last_of_kind(const gw_rank_communicator *it, uint8_t kind)
 static gwi_stall find_lost_difference(const group *it)
 {
     for (uint8_t kind = 0; kind < GW_NCCL_CALL_COUNT; kind++) {
-        for (size_t i = 1; i < it->count && kind != GW_NCCL_SEND && kind != GW_NCCL_RECV; i++) {
+        for (size_t i = 1; i < it->count && !gw_nccl_has_peer(kind); i++) {
             const gw_rank_communicator *a = it->seat[0].communicator, *b = it->seat[i].communicator;
             uint64_t last_a = last_of_kind(a, kind), last_b = last_of_kind(b, kind);
             bool is_known = last_a != UINT64_MAX && last_b != UINT64_MAX && !rank_of(it, 0)->no_pid &&
@@ -587,7 +601,8 @@ static const gw_rank_call *waits_for_peer(const group *it, size_t i)
 {
     const gw_rank_communicator *own = it->seat[i].communicator;
     const gw_rank_call *last = own->call_count == 0 ? NULL : &own->call[own->call_count - 1];
-    return last != NULL && is_p2p(last) && is_pending(last) && rank_of(it, i)->is_stuck ? last : NULL;
+    bool is_matched = last != NULL && (last->call == GW_NCCL_SEND || last->call == GW_NCCL_RECV);
+    return is_matched && is_pending(last) && rank_of(it, i)->is_stuck ? last : NULL;
 }
 
 /* True if both ranks wait for data of each other. */

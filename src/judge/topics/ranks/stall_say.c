@@ -12,7 +12,7 @@ enum { WHO_TEXT_MAX = 64 };
 
 static bool is_p2p(const gw_rank_call *call)
 {
-    return call->call == GW_NCCL_SEND || call->call == GW_NCCL_RECV;
+    return gw_nccl_has_peer(call->call);
 }
 
 static const char *call_text(char out[GW_NCCL_CALL_TEXT_MAX], const gw_rank_call *call, bool exact)

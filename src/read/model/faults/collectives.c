@@ -47,17 +47,21 @@ const char *gw_nccl_call_text(char out[GW_NCCL_CALL_TEXT_MAX], const gw_collecti
 {
     char name[GW_NCCL_CALL_TEXT_MAX], size[GW_BYTES_TEXT_MAX], which[32] = "", root[24] = "";
     uint32_t bytes = 0;
-    bool is_p2p = call->call == GW_NCCL_SEND || call->call == GW_NCCL_RECV;
+    bool is_p2p = gw_nccl_has_peer(call->call);
+    bool is_received = call->call == GW_NCCL_RECV || call->call == GW_NCCL_WAIT_SIGNAL;
     const char *type = gw_nccl_type_name(call->type, &bytes);
     gw_nccl_short_name(name, call->call);
-    if (is_p2p)
-        snprintf(which, sizeof which, "%s rank %" PRId32, call->call == GW_NCCL_SEND ? "to" : "from",
-                 call->root_or_peer);
+    if (is_p2p && call->root_or_peer < 0)
+        snprintf(which, sizeof which, "of several ranks");
+    else if (is_p2p)
+        snprintf(which, sizeof which, "%s rank %" PRId32, is_received ? "from" : "to", call->root_or_peer);
     else
         snprintf(which, sizeof which, "#%" PRIu64, call->number);
     if (!is_p2p && call->root_or_peer >= 0)
         snprintf(root, sizeof root, ", root %" PRId32, call->root_or_peer);
-    if (exact || bytes == 0)
+    if (call->type < 0) /* it sends nothing */
+        snprintf(out, GW_NCCL_CALL_TEXT_MAX, "%.24s %s", name, which);
+    else if (exact || bytes == 0)
         snprintf(out, GW_NCCL_CALL_TEXT_MAX, "%.24s %s (%" PRIu64 " element%s, %.24s%s)", name, which, call->elements,
                  call->elements == 1 ? "" : "s", type, root);
     else
@@ -269,14 +273,16 @@ static uint64_t all_calls_since(const gw_process *process)
     return since_ns;
 }
 
-/* True if the program was inside a recorded call at this time, or if a call works on after its return. */
+/* True if the program was inside a recorded call at this time, or if a call works on after its return. The times of
+ * calls and launches come from one clock, but were converted to ns at different times, which is not exact. */
 static bool was_inside_nccl(const gw_process *process, uint64_t t_ns)
 {
+    const uint64_t slack_ns = 50000;
     for (size_t i = 0; i < process->communicator_count; i++)
         for (size_t k = 0; k < process->communicator[i].last_count; k++) {
             const gw_collective *call = &process->communicator[i].last[k];
             if (call->result == NCCL_IN_PROGRESS ||
-                (call->t_ns <= t_ns && (call->t_end_ns == 0 || t_ns <= call->t_end_ns)))
+                (call->t_ns <= t_ns + slack_ns && (call->t_end_ns == 0 || t_ns <= call->t_end_ns + slack_ns)))
                 return true;
         }
     return false;

@@ -212,6 +212,27 @@ GW_TEST(only_accepted_calls_complete)
     }
 }
 
+/* A kernel that was launched long after the only call that was recorded, and before the table was read. */
+GW_TEST(kernels_outside_of_the_calls)
+{
+    for (int is_outside = 0; is_outside < 2; is_outside++) {
+        begin();
+        call_nccl(true);
+        gw_feed_wait(&feed, 1000000);
+        gw_feed_launch(&feed, is_outside ? NCCL_KERNEL : KERNEL, STREAM);
+        gw_feed_wait(&feed, 1000000);
+        gw_model *model = end("enqueued");
+        assert_int_equal(model->process[0].nccl_unseen, is_outside);
+        gw_model_free(model);
+    }
+    begin();
+    fact_comm(0, 1);
+    gw_feed_fact(&feed, "nccl.lost", "3");
+    gw_model *model = end("enqueued");
+    assert_true(model->process[0].nccl_unseen);
+    gw_model_free(model);
+}
+
 GW_TEST(kernels_of_nccl_without_its_calls)
 {
     begin();
