@@ -239,6 +239,12 @@ def inside_the_program(place):
     """NCCL is linked into the program: gpuwhy must say that it saw no calls, and not that there were none."""
     _, processes = observe(place, "static", "ranks_static", "--steps", "3")
     expect(len(processes) == 2 and all(p.unseen and not p.communicators for p in processes), "NCCL is not reported as unseen")
+    run, _ = observe(place, "hang", "ranks_static", "--script", "sleep", options=HANGS, status=None)
+    verdict = run.verdict()
+    expect((verdict["cause"], verdict["certainty"]) == ("peer-died", "supported"), verdict["headline"])
+    expect(any("calls that were not recorded" in e["text"] for e in verdict["evidence"]), "the verdict does not say it")
+    run, _ = observe(place, "repaired", "ranks_static", "--script", "sleep", "--repaired", options=HANGS)
+    expect(run.verdict()["status"] == "clean", run.verdict()["headline"])
 
 
 def from_python(place):

@@ -99,6 +99,10 @@ static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "no progress for %.1f s: a collective is waiting for a rank that has not joined it",
                  (double)c->hang.hang->for_ns / 1e9);
     gwi_say_waiting(c, finding);
+    if (c->process != NULL && c->process->nccl_unseen)
+        gwi_evidence(
+            finding, GWI_NO_TIME, "driver",
+            "NCCL launched kernels for calls that were not recorded, for example because it is linked statically");
     gwi_say_missing_ranks(c, finding);
     gw_certainty by_ras = gwi_say_ras(c, finding);
     return by_ras == GW_SUPPORTED || a_rank_ended(c) || gwi_a_rank_stands(c) ? GW_SUPPORTED : GW_HYPOTHESIS;
