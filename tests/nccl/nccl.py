@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from harness import (BUILD, GPUWHY, Card, Workplace, base_environment, behind_sanitizer, expect, expect_same, main,
+from harness import (BUILD, GPUWHY, SANITIZE, Card, Workplace, base_environment, behind_sanitizer, expect, expect_same, main,
                      new_folder, run_observed, run_plain, wait_until)
 
 HERE = BUILD / "tests" / "nccl"
@@ -301,7 +301,7 @@ def linked_libraries(place):
     """A library that is linked to NCCL, with slots that are filled at once or at the first call, in its own scope, and
     with an old hash table."""
     for name in ("plugin", "plugin_now", "plugin_sysv"):
-        for way in ("local", "deepbind"):
+        for way in ("local",) if SANITIZE else ("local", "deepbind"):  # a sanitizer's dlopen() does not support it
             expect(odd(place, f"{name}-{way}", way, f"lib{name}.so") == SEEN, f"{name} {way}: not seen")
 
 
@@ -331,7 +331,8 @@ def reloaded(place):
 
 def other_threads(place):
     """Threads that fork, make communicators and abort them while others wait or look up functions."""
-    expect(odd(place, "fork", "fork", "libnccl.so.2", "libplugin_alone.so") is None, "no call was made")
+    if not SANITIZE:  # a sanitizer's dlopen() has locks of its own
+        expect(odd(place, "fork", "fork", "libnccl.so.2", "libplugin_alone.so") is None, "no call was made")
     expect(odd(place, "threads", "threads", "libnccl.so.2") == (False, True, [3] * 64), "wrong counts")
     unseen, _, counts = odd(place, "abort", "abort", "libnccl.so.2")
     expect((unseen, counts) == (False, [1, 0, 3]), f"{unseen} {counts}")
@@ -343,7 +344,8 @@ def misuse(place):
     expect(not unseen and 0 < counts[0], f"{unseen} {counts}")
     found = odd(place, "wrong", "wrong", "libnccl.so.2")
     expect(found == (False, True, [0, 3]), f"{found}: the first one was not made")
-    expect(odd(place, "namespace", "namespace", "libnccl.so.2") is None, "a call was recorded")
+    if not SANITIZE:  # one sanitizer's runtime in each namespace does not work
+        expect(odd(place, "namespace", "namespace", "libnccl.so.2") is None, "a call was recorded")
     unseen, _, counts = odd(place, "crowd", "crowd", "libnccl.so.2")
     expect((unseen, counts) == (True, [2] * 64), f"{unseen} {counts}")
 

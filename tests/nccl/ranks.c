@@ -120,7 +120,8 @@ static void every_call(void)
     ring(0);
     if (ncclAllReduce(b, b, 1, 99, SUM, world, stream) == 0)
         scenario_fail("a type that does not exist was accepted");
-    NCCL(ncclCommSplit(world, (int)(rank % 2), (int)rank, &half, NULL));
+    if (ncclCommSplit(world, (int)(rank % 2), (int)rank, &half, &half) != GW_NCCL_IN_PROGRESS)
+        scenario_fail("the communicator is not a non-blocking one");
     NCCL(ncclAllReduce(b, b, 108, FLOAT32, SUM, half, stream));
     CHECK(cuStreamSynchronize(stream));
     NCCL(ncclCommFinalize(half));

@@ -519,7 +519,6 @@ int ncclCommInitAll(ncclComm_t *ret_comms, int count, const int *devices)
 
 int ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *ret_comm, void *config)
 {
-    (void)config;
     if (comm == NULL || ret_comm == NULL)
         return INVALID_ARGUMENT;
     uint32_t number = comm->splits++ % SPLITS_MAX;
@@ -538,7 +537,8 @@ int ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *ret_comm, voi
         size++;
         rank += its < key || (its == key && i < comm->rank);
     }
-    return join_and_meet(ret_comm, mix(mix(comm->key, comm->splits), (uint64_t)color), size, rank);
+    int result = join_and_meet(ret_comm, mix(mix(comm->key, comm->splits), (uint64_t)color), size, rank);
+    return result == OK && config != NULL ? GW_NCCL_IN_PROGRESS : result; /* any config asks for that */
 }
 
 int ncclCommShrink(ncclComm_t comm, int *excluded, int excluded_count, ncclComm_t *ret_comm, void *config, int flags)

@@ -45,6 +45,12 @@ static int by_communicator(const void *left, const void *right)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
+/* True if the call that should have made it failed. The rank may have tried again, with the same id. */
+static bool was_never_made(const gw_rank_communicator *communicator)
+{
+    return !communicator->is_ready && communicator->t_end_ns != 0 && !communicator->is_aborted;
+}
+
 /* True if the rank aborted or revoked the communicator and then went on with another one: nothing of it waits there. */
 static bool has_gone_on(const gw_rank *rank, const gw_rank_communicator *communicator)
 {
@@ -66,7 +72,8 @@ static bool table_open(table *all, const gw_ranks *ranks)
     *all = (table){.ranks = ranks, .seat = count == 0 ? NULL : malloc(count * sizeof *all->seat)};
     for (size_t i = 0; i < ranks->count && all->seat != NULL; i++)
         for (size_t k = 0; k < ranks->item[i].communicator_count; k++)
-            if (!has_gone_on(&ranks->item[i], &ranks->item[i].communicator[k]))
+            if (!was_never_made(&ranks->item[i].communicator[k]) &&
+                !has_gone_on(&ranks->item[i], &ranks->item[i].communicator[k]))
                 all->seat[all->count++] = (seat){&ranks->item[i].communicator[k], i};
     if (all->count > 1)
         qsort(all->seat, all->count, sizeof *all->seat, by_communicator);

@@ -269,6 +269,8 @@ static const row rows[] = {
      1,
      41,
      NULL},
+    NONE_OF("a communicator that was made at the second attempt", "stuck A:0/2 ar3~",
+            "stuck A:1/2 init left@2 A:1/2 ar3~"),
     NONE_OF("aborted their communicator, and went on with another one",
             "stuck A:0/3 left@500 aborted ar41~ B:0/2 ar60~", "stuck A:1/3 left@500 aborted ar41~ B:1/2 ar60~",
             "well A:2/3 ar40."),
