@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 enum {
-    GW_BUFFER_VERSION = 5,
+    GW_BUFFER_VERSION = 6,
     GW_BUFFER_BYTES = 4 << 20,
     GW_RING_ENTRIES = 2048,
     GW_SLOT_COUNT = 128,
