@@ -254,9 +254,10 @@ static void lose_last(void)
         exit(0);
     reduce(ELEMENTS, FLOAT32);
     (void)usleep(100000);
-    NCCL(ncclCommRevoke(world, 0));
+    if (rank == 0)
+        NCCL(ncclCommRevoke(world, 0));
+    NCCL(ncclCommShrink(world, &last, 1, &small, NULL, rank == 0 ? 0 : GW_NCCL_SHRINK_ABORT));
     CHECK(cuStreamSynchronize(stream));
-    NCCL(ncclCommShrink(world, &last, 1, &small, NULL, 0));
     world = small;
 }
 

@@ -473,8 +473,9 @@ static void ending(ncclComm_t comm, bool is_abort)
     atomic_store_explicit(&c->state, GW_NCCL_ENDED, memory_order_release);
 }
 
-/* The work of a communicator was stopped, but its handle can still be used, to make another one of it. */
-static void revoked(int library, ncclComm_t comm, int result)
+/* The work of a communicator was stopped, but its handle can still be used, to make another one of it. `ticks`: before
+ * the call, so that a communicator that the same call makes is later. */
+static void revoked(int library, ncclComm_t comm, int result, uint64_t ticks)
 {
     communicator *c = recording_slot() == NULL || (result != GW_NCCL_OK && result != GW_NCCL_IN_PROGRESS)
                           ? NULL
@@ -482,7 +483,7 @@ static void revoked(int library, ncclComm_t comm, int result)
     if (c == NULL)
         return;
     c->is_aborted = true;
-    c->end_ticks = gwi_ticks();
+    c->end_ticks = ticks;
 }
 
 /* ---- wrappers ---- */
@@ -537,17 +538,19 @@ static void revoked(int library, ncclComm_t comm, int result)
     static int wrap_##library##_ncclCommShrink(ncclComm_t comm, int *excluded, int excluded_count,                     \
                                                ncclComm_t *ret_comm, void *config, int flags)                          \
     {                                                                                                                  \
+        uint64_t since = recording_slot() == NULL ? 0 : gwi_ticks();                                                   \
         communicator *c = shrinking(library, comm, excluded, excluded_count);                                          \
         int result = REAL(library, ncclCommShrink)(comm, excluded, excluded_count, ret_comm, config, flags);           \
         if ((flags & GW_NCCL_SHRINK_ABORT) != 0)                                                                       \
-            revoked(library, comm, result);                                                                            \
+            revoked(library, comm, result, since);                                                                     \
         made(library, c, ret_comm, result);                                                                            \
         return result;                                                                                                 \
     }                                                                                                                  \
     static int wrap_##library##_ncclCommRevoke(ncclComm_t comm, int flags)                                             \
     {                                                                                                                  \
+        uint64_t since = recording_slot() == NULL ? 0 : gwi_ticks();                                                   \
         int result = REAL(library, ncclCommRevoke)(comm, flags);                                                       \
-        revoked(library, comm, result);                                                                                \
+        revoked(library, comm, result, since);                                                                         \
         return result;                                                                                                 \
     }                                                                                                                  \
     ENDS(library, ncclCommFinalize, false)                                                                             \
