@@ -173,8 +173,8 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
 }
 
 /* After a stop, a call with a time limit continues as restart_syscall: futex, poll, or one that sleeps. Find out which,
- * by the function of the kernel in which the thread waits. The arguments in /proc/PID/syscall are still those of that
- * call. */
+ * by the function of the kernel in which the thread waits (do_nanosleep, hrtimer_nanosleep, alarmtimer_do_nsleep). The
+ * arguments in /proc/PID/syscall are still those of that call. */
 static int restarted_call(const gw_stack_thread *thread)
 {
     if (gw_begins(thread->where, "futex"))
@@ -183,7 +183,8 @@ static int restarted_call(const gw_stack_thread *thread)
     if (gw_begins(thread->where, "poll_") || gw_begins(thread->where, "do_sys_poll"))
         return SYS_poll;
 #endif
-    return thread->where[0] == '\0' ? SYS_restart_syscall : SYS_clock_nanosleep;
+    static const char *const sleeps[] = {"nanosleep", "nsleep"};
+    return GW_HAS_ONE_OF(thread->where, sleeps) ? SYS_clock_nanosleep : SYS_restart_syscall;
 }
 
 void gwi_look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_thread *thread)

@@ -50,8 +50,8 @@ void gwi_sockets_free(gwi_sockets *sockets);
 const gwi_socket *gwi_socket_at(const gwi_sockets *sockets, const char *target);
 /* Return the socket that the process has open as descriptor `fd`, or NULL. */
 const gwi_socket *gwi_socket_of(const gwi_sockets *sockets, pid_t pid, int fd);
-/* True if the two sockets are the two ends of one connection. */
-bool gwi_sockets_are_pair(const gwi_socket *one, const gwi_socket *other);
+/* Compare two sockets for qsort(): those that listen come first, then by local port, local address and remote end. */
+int gwi_sockets_compare(const gwi_socket *one, const gwi_socket *other);
 
 /* ---- ranks that poll (polling.c) ---- */
 
@@ -60,14 +60,23 @@ enum { GWI_SEGMENTS_MAX = 64 };
 /* The memory that a rank of MPI shares with other processes. */
 typedef struct gwi_shared {
     bool has_mpi;  /* the process has loaded MPI; if not, nothing else is set */
-    bool is_known; /* all of it could be read: at most 32 MiB, and none of a network card */
-    uint64_t hash; /* of its contents; every message changes it */
-    size_t pages;
+    bool is_known; /* all of it could be read, and none is of a network card */
+    uint64_t hash; /* of its contents, without what was read from another rank; every message changes it */
     uint64_t segment[GWI_SEGMENTS_MAX]; /* identities of the larger pieces */
     size_t segment_count;
 } gwi_shared;
 
-void gwi_shared_read(pid_t pid, gwi_shared *ret_shared);
+/* The pages that one look has read from any rank. Ranks share most of them, so each is read once. All 0 before a look.
+ */
+enum { GWI_PAGES_MAX = 1 << 14, GWI_PAGE_SLOTS = 2 * GWI_PAGES_MAX }; /* 64 MiB */
+typedef struct gwi_pages {
+    size_t count;
+    uint64_t slot[GWI_PAGE_SLOTS]; /* identities; 0: unused */
+} gwi_pages;
+
+/* Read the shared memory of a rank, except for pages in `pages`, and add what was read there. With more than
+ * GWI_PAGES_MAX pages, the memory of the rank is not known. */
+void gwi_shared_read(pid_t pid, gwi_pages *pages, gwi_shared *ret_shared);
 /* True if the two processes share a piece of memory. */
 bool gwi_shared_is_linked(const gwi_shared *one, const gwi_shared *other);
 /* If the thread is inside MPI, return a hash of where the program made this call; else 0. A thread that MPI has started
@@ -102,6 +111,21 @@ typedef struct gwi_meeting {
     uint64_t told_at_ns;
 } gwi_meeting;
 
+/* An open socket of a process of the run. */
+typedef struct gwi_owned {
+    const gwi_socket *socket;
+    const gwi_still_process *process;
+    uint32_t rank; /* UINT32_MAX: it is not of a rank's own program */
+} gwi_owned;
+
+/* The sockets of all processes of the run, as one look found them. */
+typedef struct gwi_owners {
+    gwi_sockets sockets;
+    gwi_owned *item; /* owned; by gwi_sockets_compare(), then in the order of the processes */
+    size_t count, capacity;
+    bool is_known; /* false: a process could not be read */
+} gwi_owners;
+
 typedef struct gwi_still_job {
     gwi_still_process *process; /* owned; GWI_FAMILY_MAX; NULL: not used yet */
     size_t process_count;
@@ -116,28 +140,15 @@ typedef struct gwi_still_job {
     unsigned told_count;
     bool stood; /* gwi_still_ranks() has found the hang once; the next look must find it again */
     gwi_meeting meeting;
+    gwi_owners owners; /* of the last look; not known if no process has a rank */
+    gwi_pages *pages;  /* owned; NULL: not used yet */
 } gwi_still_job;
 
-/* An open socket of a process of the run. */
-typedef struct gwi_owned {
-    const gwi_socket *socket;
-    const gwi_still_process *process;
-    uint32_t rank; /* UINT32_MAX: it is not of a rank's own program */
-} gwi_owned;
-
-typedef struct gwi_owners {
-    const gwi_still_job *job;   /* borrowed */
-    const gwi_sockets *sockets; /* borrowed */
-    gwi_owned *item;            /* owned */
-    size_t count, capacity;
-} gwi_owners;
-
-/* List the sockets of all processes of the run; they point into `job` and `sockets`. Returns false if a process cannot
- * be read. Free the list with gwi_owners_free() after either. */
-bool gwi_owners_find(const gwi_still_job *job, const gwi_sockets *sockets, gwi_owners *ret_owners);
-void gwi_owners_free(gwi_owners *owners);
-/* Return the owner of the other end of a connection. NULL: it is not of this run. */
+/* Return the first owner of the other end of a connection. NULL: it is not of this run. */
 const gwi_owned *gwi_owner_of_peer(const gwi_owners *owners, const gwi_socket *socket);
+/* Return the first owner of a socket that listens on the port, or that is connected with it as the local port. NULL:
+ * there is none. */
+const gwi_owned *gwi_owner_of_port(const gwi_owners *owners, uint16_t port, bool is_listening);
 
 /* A rank of a job that stands still. */
 typedef struct gwi_still_rank {

@@ -20,24 +20,18 @@
 /* Return the owner of the listening socket that made this end of a connection, or NULL. */
 static const gwi_owned *server_of(const gwi_owners *all, const gwi_socket *socket)
 {
-    for (size_t i = 0; i < all->count; i++)
-        if (all->item[i].socket->is_listening && all->item[i].socket->local.port == socket->local.port)
-            return &all->item[i];
-    return NULL;
+    return gwi_owner_of_port(all, socket->local.port, true);
 }
 
-/* Add up the bytes of the connections in which the process answers others of the run. */
-static uint64_t served_bytes(const gwi_owners *all, pid_t pid)
+/* Add up the bytes of the connections in which each process answers others of the run. */
+static void add_served(const gwi_still_job *job, uint64_t served[GWI_FAMILY_MAX])
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < all->count; i++) {
-        const gwi_owned *one = &all->item[i];
-        if (one->process->pid != pid || one->socket->is_listening || gwi_owner_of_peer(all, one->socket) == NULL)
-            continue;
-        const gwi_owned *server = server_of(all, one->socket);
-        bytes += server != NULL && server->process->pid == pid ? one->socket->bytes : 0;
+    for (size_t i = 0; i < job->owners.count; i++) {
+        const gwi_owned *one = &job->owners.item[i];
+        const gwi_owned *server = one->socket->is_listening ? NULL : server_of(&job->owners, one->socket);
+        if (server != NULL && server->process == one->process && gwi_owner_of_peer(&job->owners, one->socket) != NULL)
+            served[one->process - job->process] += one->socket->bytes;
     }
-    return bytes;
 }
 
 /* Add up the bytes of connections that leave the run, and find out whether the ranks are connected with at most one
@@ -68,27 +62,23 @@ static void see_connections(const gwi_owners *all, gwi_meeting *now)
 static gwi_meeting measure(const gwi_still_job *job, uint64_t elapsed_ms)
 {
     enum { STEPS_MS = 20, SHARE = 10 };
-    gwi_sockets sockets;
-    gwi_owners all = {0};
-    gwi_meeting now = {.is_known = gwi_sockets_read(&sockets) && gwi_owners_find(job, &sockets, &all),
-                       .members = GW_HASH_START};
+    uint64_t served[GWI_FAMILY_MAX] = {0};
+    gwi_meeting now = {.is_known = job->owners.is_known, .members = GW_HASH_START};
+    add_served(job, served);
     for (size_t i = 0; i < job->process_count && now.is_known; i++) {
         const gwi_still_process *process = &job->process[i];
         uint64_t cpu_ms = 0, in = 0, out = 0;
         if (!process->has_rank)
             continue;
-        uint64_t served = served_bytes(&all, process->pid);
         now.is_known = gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms) && gw_process_io((int)process->pid, &in, &out);
         now.is_busy = now.is_busy || cpu_ms > process->meeting_cpu_ms + STEPS_MS + elapsed_ms / SHARE;
         now.members =
             gw_hash_mix(gw_hash_mix(now.members, process->start_ticks), process->exe_hash ^ (uint64_t)process->pid);
         now.processes++;
-        now.served_bytes += served;
-        *(served > 0 ? &now.server_io_bytes : &now.io_bytes) += in + out;
+        now.served_bytes += served[i];
+        *(served[i] > 0 ? &now.server_io_bytes : &now.io_bytes) += in + out;
     }
-    see_connections(&all, &now);
-    gwi_owners_free(&all);
-    gwi_sockets_free(&sockets);
+    see_connections(&job->owners, &now);
     return now;
 }
 

@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { PAGE_BYTES = 4096, PAGES_AT_ONCE = 64, PAGES_MAX = (32 << 20) / PAGE_BYTES };
+enum { PAGE_BYTES = 4096, PAGES_AT_ONCE = 64 };
 
 /* The library that has the functions MPI_*, in Open MPI, MPICH and their relatives. */
 static bool is_mpi(const char *path)
@@ -30,29 +30,50 @@ static bool add_pages(pid_t pid, uint64_t at, size_t count, gwi_shared *shared)
     struct iovec ours = {word, count * PAGE_BYTES}, theirs = {(void *)(uintptr_t)at, ours.iov_len};
     if (count == 0)
         return true;
-    shared->pages += count;
-    if (shared->pages > PAGES_MAX || !gw_rare_calls_are_safe() ||
-        process_vm_readv(pid, &ours, 1, &theirs, 1, 0) != (ssize_t)ours.iov_len)
+    if (!gw_rare_calls_are_safe() || process_vm_readv(pid, &ours, 1, &theirs, 1, 0) != (ssize_t)ours.iov_len)
         return false;
     for (size_t i = 0; i < ours.iov_len / sizeof word[0]; i++)
         shared->hash = gw_hash_mix(shared->hash, word[i]);
     return true;
 }
 
+/* Returns true if the page is new. At GWI_PAGES_MAX, no page is added. */
+static bool enter(gwi_pages *pages, uint64_t identity)
+{
+    identity += identity == 0;
+    size_t at = (size_t)(identity % GWI_PAGE_SLOTS);
+    while (pages->slot[at] != 0 && pages->slot[at] != identity)
+        at = (at + 1) % GWI_PAGE_SLOTS;
+    if (pages->slot[at] == identity || pages->count == GWI_PAGES_MAX)
+        return pages->slot[at] != identity;
+    pages->slot[at] = identity;
+    pages->count++;
+    return true;
+}
+
+/* A mapping of shared memory. */
+typedef struct piece {
+    uint64_t start, end;
+    uint64_t segment; /* identity of its file */
+    uint64_t offset;  /* in the file */
+} piece;
+
 /* Add the pages of a mapping that the process has used. Others must not be read, because that would create them. */
-static bool add_memory(pid_t pid, int pagemap, uint64_t start, uint64_t end, gwi_shared *shared)
+static bool add_memory(pid_t pid, int pagemap, const piece *of, gwi_pages *pages, gwi_shared *shared)
 {
     static const uint64_t present = UINT64_C(1) << 63;
     uint64_t entry[PAGES_AT_ONCE];
-    for (uint64_t at = start; at < end;) {
-        uint64_t left = (end - at) / PAGE_BYTES, wanted = left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE;
+    for (uint64_t at = of->start; at < of->end;) {
+        uint64_t left = (of->end - at) / PAGE_BYTES, wanted = left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE;
+        uint64_t first = (at - of->start + of->offset) / PAGE_BYTES;
         size_t bytes = (size_t)wanted * sizeof entry[0];
         if (pread(pagemap, entry, bytes, (off_t)(at / PAGE_BYTES * sizeof entry[0])) != (ssize_t)bytes)
             return false;
         for (size_t i = 0, count; i < wanted; i += count + 1) {
-            for (count = 0; i + count < wanted && (entry[i + count] & present) != 0;)
+            for (count = 0; i + count < wanted && (entry[i + count] & present) != 0 &&
+                            enter(pages, gw_hash_mix(of->segment, first + i + count));)
                 count++;
-            if (!add_pages(pid, at + i * PAGE_BYTES, count, shared))
+            if (pages->count == GWI_PAGES_MAX || !add_pages(pid, at + i * PAGE_BYTES, count, shared))
                 return false;
         }
         at += wanted * PAGE_BYTES;
@@ -61,14 +82,15 @@ static bool add_memory(pid_t pid, int pagemap, uint64_t start, uint64_t end, gwi
 }
 
 /* See one line of /proc/PID/maps. Returns false if shared memory cannot be read. */
-static bool see_mapping(pid_t pid, int pagemap, const char *line, gwi_shared *shared)
+static bool see_mapping(pid_t pid, int pagemap, const char *line, gwi_pages *pages, gwi_shared *shared)
 {
     enum { SEGMENT_BYTES_MIN = 64 << 10 }; /* smaller ones are locks and counters, also of the launcher */
-    uint64_t start, end, inode;
+    piece of;
+    uint64_t inode;
     char rights[8], device[16];
     int at = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %15s %" SCNu64 " %n", &start, &end, rights, device, &inode, &at) <
-            5 ||
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %15s %" SCNu64 " %n", &of.start, &of.end, rights,
+               &of.offset, device, &inode, &at) < 6 ||
         at == 0)
         return true;
     const char *path = line + at;
@@ -76,13 +98,13 @@ static bool see_mapping(pid_t pid, int pagemap, const char *line, gwi_shared *sh
         return true;
     if (gw_begins(path, "/dev/") && !gw_begins(path, "/dev/shm/") && !gw_begins(path, "/dev/zero"))
         return gw_begins(path, "/dev/nvidia"); /* of network cards, which carry messages past the kernel */
-    uint64_t segment = gw_hash_mix(gw_hash_bytes(GW_HASH_START, device, strlen(device)), inode);
-    if (end - start >= SEGMENT_BYTES_MIN && shared->segment_count < GWI_SEGMENTS_MAX)
-        shared->segment[shared->segment_count++] = segment;
-    return add_memory(pid, pagemap, start, end, shared);
+    of.segment = gw_hash_mix(gw_hash_bytes(GW_HASH_START, device, strlen(device)), inode);
+    if (of.end - of.start >= SEGMENT_BYTES_MIN && shared->segment_count < GWI_SEGMENTS_MAX)
+        shared->segment[shared->segment_count++] = of.segment;
+    return add_memory(pid, pagemap, &of, pages, shared);
 }
 
-void gwi_shared_read(pid_t pid, gwi_shared *ret_shared)
+void gwi_shared_read(pid_t pid, gwi_pages *pages, gwi_shared *ret_shared)
 {
     char path[64], *line = NULL;
     size_t room = 0;
@@ -100,7 +122,7 @@ void gwi_shared_read(pid_t pid, gwi_shared *ret_shared)
     if (ret_shared->has_mpi)
         ret_shared->is_known = pagemap != NULL;
     while (ret_shared->has_mpi && ret_shared->is_known && getline(&line, &room, maps) > 0)
-        ret_shared->is_known = see_mapping(pid, fileno(pagemap), line, ret_shared);
+        ret_shared->is_known = see_mapping(pid, fileno(pagemap), line, pages, ret_shared);
     free(line);
     if (maps != NULL)
         fclose(maps);

@@ -148,13 +148,16 @@ const gwi_socket *gwi_socket_of(const gwi_sockets *sockets, pid_t pid, int fd)
     return gwi_socket_at(sockets, target);
 }
 
-static bool is_same(const gwi_socket_end *one, const gwi_socket_end *other)
+static int compare_ends(const gwi_socket_end *one, const gwi_socket_end *other)
 {
-    return one->port == other->port && memcmp(one->address, other->address, sizeof one->address) == 0;
+    return one->port != other->port ? one->port - other->port
+                                    : memcmp(one->address, other->address, sizeof one->address);
 }
 
-bool gwi_sockets_are_pair(const gwi_socket *one, const gwi_socket *other)
+int gwi_sockets_compare(const gwi_socket *one, const gwi_socket *other)
 {
-    return !one->is_listening && !other->is_listening && is_same(&one->local, &other->remote) &&
-           is_same(&one->remote, &other->local);
+    if (one->is_listening != other->is_listening)
+        return one->is_listening ? -1 : 1;
+    int order = compare_ends(&one->local, &other->local);
+    return order != 0 ? order : compare_ends(&one->remote, &other->remote);
 }

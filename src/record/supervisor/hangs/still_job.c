@@ -119,6 +119,92 @@ static bool is_of_rank(const gwi_still_job *job, const gwi_still_process *proces
     return rank != NULL && rank->exe_hash == process->exe_hash;
 }
 
+/* ---- the sockets ---- */
+
+typedef struct visit {
+    gwi_owners *owners;
+    gwi_owned next; /* the process whose files are visited */
+    bool failed;
+} visit;
+
+static bool add_owner(void *user, int fd, const char *target)
+{
+    visit *it = user;
+    gwi_owners *all = it->owners;
+    it->next.socket = gwi_socket_at(&all->sockets, target);
+    (void)fd;
+    if (it->next.socket == NULL)
+        return true;
+    it->failed = !gw_array_room(&all->item, all->count, &all->capacity, sizeof *all->item);
+    if (!it->failed)
+        all->item[all->count++] = it->next;
+    return !it->failed;
+}
+
+static int by_socket(const void *left, const void *right)
+{
+    const gwi_owned *a = left, *b = right;
+    int order = gwi_sockets_compare(a->socket, b->socket);
+    return order != 0 ? order : (a->process > b->process) - (a->process < b->process);
+}
+
+static void free_owners(gwi_owners *owners)
+{
+    gwi_sockets_free(&owners->sockets);
+    free(owners->item);
+    *owners = (gwi_owners){0};
+}
+
+/* List the sockets of all processes of the run. A socket that is opened later is not in the list, and so not known to
+ * be of the run. */
+static void see_sockets(gwi_still_job *job)
+{
+    gwi_owners *all = &job->owners;
+    visit it = {.owners = all};
+    bool any = false;
+    free_owners(all);
+    for (size_t i = 0; i < job->process_count; i++)
+        any = any || job->process[i].has_rank;
+    all->is_known = any && gwi_sockets_read(&all->sockets);
+    for (size_t i = 0; i < job->process_count && all->is_known; i++) {
+        const gwi_still_process *process = &job->process[i];
+        it.next.process = process;
+        it.next.rank = is_of_rank(job, process) ? process->rank : UINT32_MAX;
+        all->is_known = gw_process_files((int)process->pid, add_owner, &it) && !it.failed;
+    }
+    if (all->count > 1)
+        qsort(all->item, all->count, sizeof *all->item, by_socket);
+}
+
+/* Return the first item that is not before the socket, or NULL. */
+static const gwi_owned *owner_from(const gwi_owners *all, const gwi_socket *socket)
+{
+    size_t low = 0, high = all->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (gwi_sockets_compare(all->item[middle].socket, socket) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < all->count ? &all->item[low] : NULL;
+}
+
+const gwi_owned *gwi_owner_of_peer(const gwi_owners *owners, const gwi_socket *socket)
+{
+    const gwi_socket peer = {.local = socket->remote, .remote = socket->local};
+    const gwi_owned *found = socket->is_listening ? NULL : owner_from(owners, &peer);
+    return found != NULL && gwi_sockets_compare(found->socket, &peer) == 0 ? found : NULL;
+}
+
+const gwi_owned *gwi_owner_of_port(const gwi_owners *owners, uint16_t port, bool is_listening)
+{
+    const gwi_socket least = {.is_listening = is_listening, .local.port = port};
+    const gwi_owned *found = owner_from(owners, &least);
+    return found != NULL && found->socket->is_listening == is_listening && found->socket->local.port == port ? found
+                                                                                                             : NULL;
+}
+
 /* ---- activity ---- */
 
 /* Add what a process has read and written so far. Everything that a program prints is part of it. */
@@ -131,20 +217,6 @@ static bool add_io(pid_t pid, uint64_t *sum)
     return true;
 }
 
-typedef struct byte_sum {
-    const gwi_sockets *sockets;
-    uint64_t bytes;
-} byte_sum;
-
-static bool add_socket(void *user, int fd, const char *target)
-{
-    byte_sum *sum = user;
-    const gwi_socket *found = gwi_socket_at(sum->sockets, target);
-    (void)fd;
-    sum->bytes += found == NULL ? 0 : found->bytes;
-    return true;
-}
-
 typedef struct activity {
     bool is_known, has_mpi;
     uint64_t cpu_ms, io_bytes, socket_bytes, shared_hash, processes;
@@ -152,24 +224,24 @@ typedef struct activity {
 
 static activity measure(gwi_still_job *job)
 {
-    gwi_sockets sockets;
-    activity now = {.is_known = gwi_sockets_read(&sockets)};
-    byte_sum sum = {.sockets = &sockets};
+    activity now = {.is_known = job->owners.is_known && job->pages != NULL};
+    if (now.is_known)
+        memset(job->pages, 0, sizeof *job->pages);
+    for (size_t i = 0; i < job->owners.count; i++)
+        now.socket_bytes += job->owners.item[i].rank == UINT32_MAX ? 0 : job->owners.item[i].socket->bytes;
     for (size_t i = 0; i < job->process_count && now.is_known; i++) {
         gwi_still_process *process = &job->process[i];
         uint64_t cpu_ms = 0;
         if (!is_of_rank(job, process))
             continue;
-        gwi_shared_read(process->pid, &process->shared);
+        gwi_shared_read(process->pid, job->pages, &process->shared);
         now.has_mpi = now.has_mpi || process->shared.has_mpi;
         now.shared_hash = gw_hash_mix(now.shared_hash, process->shared.hash);
         now.is_known = process->shared.is_known && gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms) &&
-                       add_io(process->pid, &now.io_bytes) && gw_process_files((int)process->pid, add_socket, &sum);
+                       add_io(process->pid, &now.io_bytes);
         now.cpu_ms += cpu_ms;
         now.processes++;
     }
-    now.socket_bytes = sum.bytes;
-    gwi_sockets_free(&sockets);
     return now;
 }
 
@@ -212,8 +284,11 @@ bool gwi_still_look(gwi_still_job *job, pid_t command, uint64_t now_ns, uint64_t
 {
     if (job->process == NULL && (job->process = calloc(GWI_FAMILY_MAX, sizeof *job->process)) == NULL)
         return false;
+    if (job->pages == NULL)
+        job->pages = malloc(sizeof *job->pages);
     job->looked_at_ns = now_ns;
     bool changed = see_family(job, command), was_told = job->told;
+    see_sockets(job);
     if (count_ranks(job) < 2) {
         job->since_ns = 0;
         job->told = false;
@@ -236,68 +311,19 @@ bool gwi_still_is_there(const gwi_still_process *process)
 
 void gwi_still_free(gwi_still_job *job)
 {
+    free_owners(&job->owners);
+    free(job->pages);
     free(job->process);
     *job = (gwi_still_job){0};
 }
 
 /* ---- whom the ranks wait for ---- */
 
-typedef struct visit {
-    gwi_owners *owners;
-    gwi_owned next; /* the process whose files are visited */
-    bool failed;
-} visit;
-
-static bool add_owner(void *user, int fd, const char *target)
-{
-    visit *it = user;
-    gwi_owners *all = it->owners;
-    it->next.socket = gwi_socket_at(all->sockets, target);
-    (void)fd;
-    if (it->next.socket == NULL)
-        return true;
-    it->failed = !gw_array_room(&all->item, all->count, &all->capacity, sizeof *all->item);
-    if (!it->failed)
-        all->item[all->count++] = it->next;
-    return !it->failed;
-}
-
-bool gwi_owners_find(const gwi_still_job *job, const gwi_sockets *sockets, gwi_owners *ret_owners)
-{
-    visit it = {.owners = ret_owners};
-    *ret_owners = (gwi_owners){.job = job, .sockets = sockets};
-    for (size_t i = 0; i < job->process_count; i++) {
-        const gwi_still_process *process = &job->process[i];
-        it.next.process = process;
-        it.next.rank = is_of_rank(job, process) ? process->rank : UINT32_MAX;
-        if (!gw_process_files((int)process->pid, add_owner, &it) || it.failed)
-            return false;
-    }
-    return true;
-}
-
-void gwi_owners_free(gwi_owners *owners)
-{
-    free(owners->item);
-    *owners = (gwi_owners){0};
-}
-
-const gwi_owned *gwi_owner_of_peer(const gwi_owners *owners, const gwi_socket *socket)
-{
-    for (size_t i = 0; i < owners->count; i++)
-        if (gwi_sockets_are_pair(socket, owners->item[i].socket))
-            return &owners->item[i];
-    return NULL;
-}
-
 /* True if only the job's own processes are connected to the listening socket, and some are. Everybody else could
  * connect to it, too, but a server that only waits for others has no connection to its own processes. */
 static bool is_for_own_use(const gwi_owners *all, const gwi_socket *listening)
 {
-    bool any = false;
-    for (size_t i = 0; i < all->count; i++)
-        any = any || (!all->item[i].socket->is_listening && all->item[i].socket->local.port == listening->local.port);
-    return any; /* connections with others are found by is_apart() */
+    return gwi_owner_of_port(all, listening->local.port, false) != NULL; /* is_apart() finds connections with others */
 }
 
 /* True if the ranks have no connection with others and nobody else waits to be served. *ret_linked: two ranks are
@@ -329,7 +355,7 @@ static bool is_own(const gwi_owners *all, pid_t pid, int fd, bool *is_peer)
 {
     char path[64], target[64];
     struct stat theirs, outside;
-    const gwi_socket *socket = gwi_socket_of(all->sockets, pid, fd);
+    const gwi_socket *socket = gwi_socket_of(&all->sockets, pid, fd);
     if (socket != NULL) {
         *is_peer = *is_peer || gwi_owner_of_peer(all, socket) != NULL;
         return !socket->is_listening || is_for_own_use(all, socket); /* is_apart() has checked the connections */
@@ -443,7 +469,7 @@ static bool is_locked_by_job(const gwi_still_job *job, pid_t pid, const gw_stack
 
 typedef enum stand { MOVING, OUTSIDE, ELSEWHERE, WAITING } stand;
 
-static stand stand_of_thread(const gwi_owners *all, const gwi_still_process *process, const gw_stack_thread *thread,
+static stand stand_of_thread(const gwi_still_job *job, const gwi_still_process *process, const gw_stack_thread *thread,
                              uint64_t *position)
 {
     bool is_main = thread->tid == (uint32_t)process->pid, is_peer = false;
@@ -460,8 +486,8 @@ static stand stand_of_thread(const gwi_owners *all, const gwi_still_process *pro
         if (gw_begins(thread->name, "cuda"))
             return ELSEWHERE; /* the driver's helpers wait for events of the kernel driver */
         if (thread->syscall == SYS_flock || thread->syscall == SYS_fcntl)
-            is_peer = is_locked_by_job(all->job, process->pid, thread);
-        else if (!are_all_own(all, process->pid, fd, waited_fds(process->pid, thread, fd), &is_peer))
+            is_peer = is_locked_by_job(job, process->pid, thread);
+        else if (!are_all_own(&job->owners, process->pid, fd, waited_fds(process->pid, thread, fd), &is_peer))
             /* a thread of MPI itself; is_apart() has checked its connections */
             return !is_main && process->shared.has_mpi && gwi_call_of_mpi(process->pid, thread->tid) != 0 ? ELSEWHERE
                                                                                                           : OUTSIDE;
@@ -480,7 +506,7 @@ static stand stand_of_thread(const gwi_owners *all, const gwi_still_process *pro
 /* Find out how the threads of a rank stand. OUTSIDE: one waits for something that may come from outside of the job, or
  * its state is unknown. MOVING: one runs. WAITING: the main thread waits for a lock or for another process of the job.
  */
-static stand stand_of(const gwi_owners *all, const gwi_still_process *process, uint64_t *ret_position)
+static stand stand_of(const gwi_still_job *job, const gwi_still_process *process, uint64_t *ret_position)
 {
     gw_stack_process *threads = NULL;
     stand found = ELSEWHERE;
@@ -489,7 +515,7 @@ static stand stand_of(const gwi_owners *all, const gwi_still_process *process, u
         return OUTSIDE;
     for (size_t i = 0; i < threads->thread_count && found > OUTSIDE; i++) {
         uint64_t position = 0;
-        stand one = stand_of_thread(all, process, &threads->thread[i], &position);
+        stand one = stand_of_thread(job, process, &threads->thread[i], &position);
         found = one <= OUTSIDE || one > found ? one : found;
         *ret_position += position;
     }
@@ -501,7 +527,7 @@ static stand stand_of(const gwi_owners *all, const gwi_still_process *process, u
 
 /* Threads of gloo wake up now and then to look at the time, and a busy machine lets them wait for a processor. So look
  * again shortly after. */
-static stand stand_at_last(const gwi_owners *all, const gwi_still_process *process, uint64_t *ret_position)
+static stand stand_at_last(const gwi_still_job *job, const gwi_still_process *process, uint64_t *ret_position)
 {
     enum { LOOKS_MAX = 4 };
     const struct timespec pause_time = {.tv_nsec = 5000000};
@@ -509,7 +535,7 @@ static stand stand_at_last(const gwi_owners *all, const gwi_still_process *proce
     for (int i = 0; i < LOOKS_MAX && found == MOVING; i++) {
         if (i > 0)
             ppoll(NULL, 0, &pause_time, NULL);
-        found = stand_of(all, process, ret_position);
+        found = stand_of(job, process, ret_position);
     }
     return found;
 }
@@ -566,16 +592,14 @@ static bool share_memory(gwi_still_job *job, const gwi_still_rank *rank, size_t 
 /* Look at the ranks once. *ret_same: the main threads are where they were in the look before. */
 static bool stand_still(gwi_still_job *job, const gwi_still_rank *rank, size_t count, bool *ret_same)
 {
-    gwi_sockets sockets;
-    gwi_owners all = {0};
     bool is_linked = false, waits = false;
-    bool good = gwi_sockets_read(&sockets) && gwi_owners_find(job, &sockets, &all) && is_apart(&all, &is_linked) &&
-                (is_linked || share_memory(job, rank, count));
+    bool good =
+        job->owners.is_known && is_apart(&job->owners, &is_linked) && (is_linked || share_memory(job, rank, count));
     *ret_same = true;
     for (size_t i = 0; i < count && good; i++) {
         gwi_still_process *process = process_at(job, rank[i].pid);
         uint64_t position;
-        stand one = stand_at_last(&all, process, &position);
+        stand one = stand_at_last(job, process, &position);
         if (process->shared.has_mpi && position == 0)
             position = wakeups_of(process->pid);
         *ret_same = *ret_same && position == process->position;
@@ -583,8 +607,6 @@ static bool stand_still(gwi_still_job *job, const gwi_still_rank *rank, size_t c
         good = one > OUTSIDE;
         waits = waits || one == WAITING;
     }
-    gwi_owners_free(&all);
-    gwi_sockets_free(&sockets);
     return good && waits;
 }
 
