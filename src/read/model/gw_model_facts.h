@@ -211,6 +211,8 @@ typedef enum gw_framework {
 /* META key: all ranks have several dumps of their threads, whose main threads have the same stacks and the same local
  * variables. */
 #define GW_META_SAME_STACKS "saved.stacks.same"
+/* META key: two files have an equal dump of a rank. One may be a copy of the other, so it is no second look. */
+#define GW_META_EQUAL_DUMPS "saved.stacks.equal"
 /* META key: the dumps of a rank differ, so it went on. The value names the rank. */
 #define GW_META_MOVED "saved.stacks.moved"
 

@@ -281,10 +281,14 @@ static gw_status fold_collective(gwi_torch *torch, gw_pickle *pickle, gw_pickle_
 static gw_status fold_thread(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
                              gw_error *err)
 {
-    gwi_torch_thread thread = {
-        .name = UINT32_MAX, .command = UINT32_MAX, .native = UINT32_MAX, .stack = stack_at(pickle, dict)};
+    gwi_torch_thread thread = {.name = UINT32_MAX,
+                               .command = UINT32_MAX,
+                               .native = UINT32_MAX,
+                               .stack = stack_at(pickle, dict),
+                               .locals = torch->locals};
     gw_pickle_value active;
     uint64_t pid, tid = 0;
+    torch->locals = 0;
     if (!gw_pickle_get_number(pickle, dict, GWI_NAME_pid, &pid) || pid > INT32_MAX)
         return GW_OK;
     (void)gw_pickle_get_number(pickle, dict, GWI_NAME_thread_id, &thread.thread_id);
@@ -292,8 +296,6 @@ static gw_status fold_thread(gwi_torch *torch, gw_pickle *pickle, gw_pickle_valu
         thread.tid = (uint32_t)tid;
     (void)text_at(pickle, dict, GWI_NAME_thread_name, &thread.name);
     thread.pid = (uint32_t)pid;
-    thread.locals = torch->locals;
-    torch->locals = 0;
     thread.is_active = gw_pickle_get(pickle, dict, GWI_NAME_active, &active) && active.number != 0;
     if (!gw_array_room(&torch->thread, torch->thread_count, &torch->thread_capacity, sizeof thread))
         return no_memory(err);

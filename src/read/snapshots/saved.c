@@ -26,6 +26,8 @@ typedef struct look {
     size_t file, main; /* main: index of the main thread */
     uint32_t dump;
     uint64_t key; /* hash of the main thread's stack and of what it waits for */
+    uint64_t all; /* hash of all threads */
+    bool is_copy; /* an earlier file has an equal dump of the process: this one may be a copy */
 } look;
 
 typedef struct saved {
@@ -102,6 +104,19 @@ static uint64_t key_of(const gwi_torch *torch, const gwi_torch_thread *thread)
     return hash;
 }
 
+static uint64_t hash_of(const gwi_torch *torch, const look *it)
+{
+    uint64_t hash = GW_HASH_START;
+    for (size_t i = 0; i < torch->thread_count; i++) {
+        const gwi_torch_thread *thread = &torch->thread[i];
+        if (thread->pid != it->pid || thread->dump != it->dump)
+            continue;
+        hash = gw_hash_step(gw_hash_step(hash, thread->thread_id), thread->locals);
+        hash = gw_hash_step(gw_hash_step(hash, key_of(torch, thread)), thread->is_active);
+    }
+    return hash;
+}
+
 /* True if `it` is more likely to be the main thread than `other`, of the same process. */
 static bool is_more_main(const gwi_torch *torch, const gwi_torch_thread *it, const gwi_torch_thread *other)
 {
@@ -110,8 +125,8 @@ static bool is_more_main(const gwi_torch *torch, const gwi_torch_thread *it, con
     return is_named != is_other_named ? is_named : it->tid == it->pid && other->tid != other->pid;
 }
 
-/* Read the rank in a file's name, such as "rank3.second.txt". The digits may also be the pid. */
-static bool rank_in_name(const char *path, uint32_t pid, uint32_t *ret_rank)
+/* Read the rank in a file's name, such as "rank3.second.txt". Other digits may be a pid, a time or a count. */
+static bool rank_in_name(const char *path, uint32_t *ret_rank)
 {
     char name[256];
     snprintf(name, sizeof name, "%s", gw_path_last(path));
@@ -126,7 +141,7 @@ static bool rank_in_name(const char *path, uint32_t pid, uint32_t *ret_rank)
         *ret_rank = (uint32_t)strtoul(digits, NULL, 10);
         return true;
     }
-    return gwi_rank_of_name(path, ret_rank) && *ret_rank != pid;
+    return false;
 }
 
 static look *look_of(saved *s, const gwi_torch *torch, const gwi_torch_thread *thread, size_t from)
@@ -168,8 +183,9 @@ static void name_looks(saved *s, const gwi_torch *torch, size_t from, const char
     for (size_t i = from; i < s->look_count; i++)
         is_alone = is_alone && s->look[i].pid == s->look[from].pid;
     for (size_t i = from; i < s->look_count; i++) {
-        s->look[i].has_rank = is_alone && rank_in_name(path, s->look[i].pid, &s->look[i].rank);
+        s->look[i].has_rank = is_alone && rank_in_name(path, &s->look[i].rank);
         s->look[i].key = key_of(torch, &torch->thread[s->look[i].main]);
+        s->look[i].all = hash_of(torch, &s->look[i]);
     }
 }
 
@@ -277,24 +293,36 @@ static bool is_equal(const look *a, const look *b)
     return a->pid == b->pid && a->key == b->key && locals == b->torch->thread[b->main].locals;
 }
 
+/* Two dumps in one file are two looks. Equal dumps in two files may be one look and a copy of its file. */
+static void find_copies(saved *s)
+{
+    for (size_t i = 0; i < s->look_count; i++)
+        for (size_t k = 0; k < i && !s->look[i].is_copy; k++)
+            s->look[i].is_copy = s->look[k].file != s->look[i].file && s->look[k].all == s->look[i].all &&
+                                 is_same_process(&s->look[k], &s->look[i]);
+}
+
 static gw_status feed_looks(saved *s)
 {
     gw_status st = GW_OK;
-    bool is_same = s->look_count > 0;
+    bool is_same = s->look_count > 0, has_copy = false;
     char who[64];
+    find_copies(s);
     for (size_t i = 0; i < s->look_count && st == GW_OK; i++) {
-        size_t dumps = 1;
+        size_t dumps = 1, copies = s->look[i].is_copy;
         bool is_newest = true, is_moved = false;
         for (size_t k = 0; k < s->look_count; k++) {
             if (k == i || !is_same_process(&s->look[i], &s->look[k]))
                 continue;
             dumps++;
+            copies += s->look[k].is_copy;
             is_newest = is_newest && k < i;
             is_moved = is_moved || !is_equal(&s->look[i], &s->look[k]);
         }
         if (!is_newest)
             continue;
-        is_same = is_same && dumps > 1 && !is_moved && s->look[i].torch->thread[s->look[i].main].locals != 0;
+        has_copy = has_copy || copies > 0;
+        is_same = is_same && dumps - copies > 1 && !is_moved && s->look[i].torch->thread[s->look[i].main].locals != 0;
         snprintf(who, sizeof who, "%s %" PRIu32, s->look[i].has_rank ? "rank" : "pid",
                  s->look[i].has_rank ? s->look[i].rank : s->look[i].pid);
         if (is_moved)
@@ -304,6 +332,8 @@ static gw_status feed_looks(saved *s)
     }
     if (is_same)
         feed_pair(s, GW_ITEM_META, 0, 0, GW_META_SAME_STACKS, "1", &st);
+    else if (has_copy)
+        feed_pair(s, GW_ITEM_META, 0, 0, GW_META_EQUAL_DUMPS, "1", &st);
     return st;
 }
 

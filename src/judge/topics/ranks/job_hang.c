@@ -372,11 +372,11 @@ static void say_ranks(const gwi_case *c, gwi_finding *finding, const gwi_job_ran
     if (others > 0)
         gwi_evidence(finding, GWI_NO_TIME, "host", "%zu other thread%s of the ranks also wait%s", others,
                      GWI_PLURAL(others), others == 1 ? "s" : "");
-    bool meets = rank[0].hang->meets;
+    bool meets = rank[0].hang->meets; /* the store may be served by read() and write(), which count like files */
     gwi_measure(finding, rank[0].hang->t_ns, "host", (double)cpu_ms, "ms",
-                "in that time, no rank read or wrote a %s%s, and together they used %" PRIu64 " ms of CPU%s",
-                meets ? "file" : "byte", polling > 0 ? " or sent a message" : "", cpu_ms,
-                polling > 0 ? " to poll" : "");
+                "in that time, no rank read or wrote %s%s, and together they used %" PRIu64 " ms of CPU%s",
+                meets ? "more than the store's answers" : "a byte", polling > 0 && !meets ? " or sent a message" : "",
+                cpu_ms, polling > 0 ? " to poll" : "");
     gwi_evidence(finding, GWI_NO_TIME, "host",
                  meets ? "the ranks are connected with a store of this run, and nothing came from outside"
                        : "the ranks are connected with each other and with nobody else, so no one outside can wake "

@@ -189,6 +189,10 @@ static void say_limits(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, GWI_NO_TIME, "dump",
                      "each rank has several dumps with the same stack and the same local variables, so it did not go "
                      "on");
+    else if (gw_model_meta(c->model, GW_META_EQUAL_DUMPS) != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "dump",
+                     "two files have equal dumps of a rank, and one may be a copy of the other: append the dumps of a "
+                     "rank to one file (>>), some seconds apart");
     else
         gwi_evidence(finding, GWI_NO_TIME, "dump",
                      "a dump shows one moment: a rank of a program that works is also somewhere else at times");
