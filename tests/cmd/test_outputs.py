@@ -362,6 +362,24 @@ class Bundle(Case):
         self.assertNotIn("Tr0ub4dor", text)
         self.assertIn("a picture of text cannot", text)
 
+    def test_evidence_does_not_end_the_block(self):
+        log, report = self.folder / "train.log", self.folder / "report.md"
+        log.write_text('Traceback (most recent call last):\n  File "train.py", line 9, in <module>\nValueError: ```` is no fence\n')
+        self.run_gpuwhy("explain", "--bundle", report, log)
+        fences = [line for line in report.read_text().splitlines() if line.startswith("```")]
+        self.assertEqual(fences, ["`````", "`````"])
+
+    def test_standard_output_has_the_report_alone(self):
+        log, report = self.folder / "train.log", self.folder / "report.md"
+        log.write_text(self.LOG)
+        self.run_gpuwhy("explain", "--bundle", report, log)
+        for name in ("-", "/dev/stdout"):
+            done = self.run_gpuwhy("explain", "--bundle", name, log)
+            self.assertEqual((done.returncode, done.stdout.decode()), (0, report.read_text()), name)
+        done = self.run_gpuwhy("explain", "--json", "--bundle", "-", log)
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
+        self.assertIn(b"--json and --bundle -", done.stderr)
+
     def test_the_log_is_not_overwritten(self):
         log = self.folder / "train.log"
         log.write_text(self.LOG)

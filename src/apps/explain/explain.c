@@ -39,7 +39,7 @@
       "explain only this phase, as if the program had ended with it; its traceback is read from standard input")       \
     X(STRING, const char *, bundle, "--bundle", "FILE", NULL,                                                          \
       "also write the whole verdict, the versions and this machine's system into a file for a bug report, with "       \
-      "secrets masked (- is standard output)")                                                                         \
+      "secrets masked (- is standard output, in place of the verdict)")                                                \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
     X(FLAG, bool, store, "--store", NULL, NULL,                                                                        \
       "with slurm:JOBID: write the verdict into the file gpuwhy.txt beside the recordings, not to standard output")    \
@@ -61,17 +61,35 @@ static int fail(const gw_error *err)
     return refuse(err->text);
 }
 
+/* Append lines as a block of code in Markdown. Its fence is longer than any run of ` in them. */
+static void add_fenced(gw_text *page, const char *lines)
+{
+    gw_text fence = {0};
+    size_t longest = 2;
+    for (const char *at = lines; (at = strchr(at, '`')) != NULL;) {
+        size_t run = strspn(at, "`");
+        longest = run > longest ? run : longest;
+        at += run;
+    }
+    for (size_t i = 0; i <= longest; i++)
+        gw_text_add_str(&fence, "`");
+    gw_text_addf(page, "%s\n%s%s\n\n", gw_text_str(&fence), lines, gw_text_str(&fence));
+    page->failed = page->failed || fence.failed;
+    gw_text_free(&fence);
+}
+
 /* Write one file for a bug report, in Markdown. What programs wrote may hold secrets, so all of it is masked. */
 static gw_status write_bundle(const gw_verdict *verdict, bool running, const gwi_output *output, gw_error *err)
 {
     enum { WIDTH = 1000 }; /* a secret that is broken into two lines would not be recognised */
-    gw_text page = {0}, masked = {0};
+    gw_text page = {0}, text = {0}, masked = {0};
     struct utsname host;
     gw_text_add_str(&page,
                     "Report of gpuwhy " GW_PROGRAM_VERSION "\n\nAttach this file, or paste it as text: text can be "
-                    "searched and quoted, a picture of text cannot.\n\n```\n");
-    gw_render_text(verdict, &(gw_render_style){.width = WIDTH, .running = running, .all = true}, &page);
-    gw_text_add_str(&page, "```\n\n");
+                    "searched and quoted, a picture of text cannot.\n\n");
+    gw_render_text(verdict, &(gw_render_style){.width = WIDTH, .running = running, .all = true}, &text);
+    add_fenced(&page, gw_text_str(&text));
+    page.failed = page.failed || text.failed;
     if (verdict->recording == NULL) /* the machine of a recording is in the verdict */
         gw_text_add_str(&page,
                         "A text log is judged by its lines alone: add the command, and the output of `nvidia-smi`.\n");
@@ -81,8 +99,16 @@ static gw_status write_bundle(const gw_verdict *verdict, bool running, const gwi
     gw_status st = page.failed || masked.failed ? gw_fail(err, GW_NOMEM, "write a report")
                                                 : gwi_output_write(output, &masked, 0, err);
     gw_text_free(&page);
+    gw_text_free(&text);
     gw_text_free(&masked);
     return st;
+}
+
+/* True if the report takes the place of the verdict on standard output. */
+static bool is_bundle_alone(const explain_options *options)
+{
+    const char *path = options->bundle;
+    return path != NULL && (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0);
 }
 
 static int show(const gw_verdict *verdict, bool running, const explain_options *options)
@@ -91,7 +117,7 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
     if (options->output != NULL && write_bundle(verdict, running, options->output, &err) != GW_OK)
         return fail(&err);
     int status = verdict->status == GW_VERDICT_UNDETERMINED ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
-    if (options->quiet && verdict->status == GW_VERDICT_CLEAN)
+    if (is_bundle_alone(options) || (options->quiet && verdict->status == GW_VERDICT_CLEAN))
         return status;
     if (!options->json)
         gwi_verdict_print(verdict, &(gwi_print){.running = running, .all = options->all, .again = options->again},
@@ -154,7 +180,7 @@ static int explain(const char *file, const explain_options *options)
 static int explain_apart(char **files, const gwi_job *job, const gw_error *why, const explain_options *options)
 {
     int status = GW_EXIT_OK;
-    if (options->json || job->count > GWI_JOB_FEW)
+    if (options->json || options->output != NULL || job->count > GWI_JOB_FEW)
         return fail(why);
     gw_say("explain: the recordings are explained one by one, because %s", why->text);
     for (size_t i = 0; i < job->count; i++) {
@@ -188,12 +214,12 @@ static int explain_together(char **files, int count, const explain_options *opti
 
 /* ---- evidence of several kinds ---- */
 
-static int explain_mixed(char **files, int count, const explain_options *options)
+static int explain_mixed(char **files, const gwi_kinds *kinds, const explain_options *options)
 {
     gw_error err;
     gw_verdict *verdict = NULL;
     bool running = false;
-    int status = gwi_mixed_judge(files, count, options->no_history, &verdict, &running, &err) == GW_OK
+    int status = gwi_mixed_judge(files, kinds, options->no_history, &verdict, &running, &err) == GW_OK
                      ? show(verdict, running, options)
                      : fail(&err);
     gw_verdict_free(verdict);
@@ -219,6 +245,17 @@ static int explain_logs(char **files, int count, const explain_options *options)
                                                                                              : fail(&err);
     gw_log_free(log);
     return status;
+}
+
+/* Explain files that are a mixture, or logs. Returns false if they are neither. */
+static bool explain_by_kind(char **files, int count, const explain_options *options, int *ret_status)
+{
+    gwi_kinds kinds = gwi_kinds_of(files, count);
+    bool is_known = kinds.is_mixed || kinds.are_logs;
+    if (is_known)
+        *ret_status = kinds.is_mixed ? explain_mixed(files, &kinds, options) : explain_logs(files, count, options);
+    gwi_kinds_free(&kinds);
+    return is_known;
 }
 
 /* ---- questions ---- */
@@ -320,10 +357,10 @@ static int explain_folder(const char *folder, bool is_entered, const explain_opt
         gw_wrap(&err, "%s", folder);
     if (st != GW_OK)
         status = fail(&err);
-    else if (!files.are_recordings && gwi_is_mixed(files.path, files.count))
-        status = explain_mixed(files.path, files.count, options);
     else if (!files.are_recordings)
-        status = explain_logs(files.path, files.count, options);
+        status = explain_by_kind(files.path, files.count, options, &status)
+                     ? status
+                     : explain_logs(files.path, files.count, options);
     else if (files.count == 1)
         status = explain(files.path[0], options);
     else
@@ -382,15 +419,6 @@ static bool is_missing(const char *word)
 {
     struct stat info;
     return lstat(word, &info) != 0 && errno == ENOENT;
-}
-
-static bool are_logs(char **files, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (!gw_log_is_text(files[i]) || gw_torch_is_snapshot(files[i]))
-            return false;
-    }
-    return count > 0;
 }
 
 /* Handle `... | gpuwhy explain` and `gpuwhy explain < train.log`. Returns false if standard input is empty, or is
@@ -463,6 +491,8 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return refuse("-m takes one message and cannot be combined with files or --cell");
     if (options->cell != NULL && words > 1)
         return refuse("--cell takes one recording");
+    if (options->json && is_bundle_alone(options))
+        return refuse("--json and --bundle - would both be on standard output");
     if (options->store && !is_slurm)
         return refuse("--store takes one job of Slurm, such as slurm:123");
     if (options->message != NULL)
@@ -471,10 +501,8 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return explain_slurm(argv[1], options);
     if (options->cell == NULL && explain_words(argv + 1, words, options, &status))
         return status;
-    if (options->cell == NULL && gwi_is_mixed(argv + 1, words))
-        return explain_mixed(argv + 1, words, options);
-    if (options->cell == NULL && are_logs(argv + 1, words))
-        return explain_logs(argv + 1, words, options);
+    if (options->cell == NULL && explain_by_kind(argv + 1, words, options, &status))
+        return status;
     for (int i = 1; i <= words && words > 1; i++) {
         if (is_missing(argv[i]))
             return explain_unknown(argv[i]);

@@ -39,18 +39,32 @@ static kind kind_of(const char *path)
     return gw_log_is_text(path) ? LOG : OTHER;
 }
 
-bool gwi_is_mixed(char *const *files, int count)
+gwi_kinds gwi_kinds_of(char *const *files, int count)
 {
     struct stat info;
+    gwi_kinds all = {.count = count, .kind = calloc((size_t)count + 1, sizeof *all.kind)};
     int found[KIND_COUNT + 1] = {0}, kinds = 0;
-    for (int i = 0; i < count; i++) {
-        if (strcmp(files[i], "-") != 0 && stat(files[i], &info) != 0)
-            return false;
-        found[kind_of(files[i])]++;
+    for (int i = 0; i < count && all.kind != NULL; i++) {
+        if (strcmp(files[i], "-") != 0 && stat(files[i], &info) != 0) {
+            gwi_kinds_free(&all);
+            break;
+        }
+        all.kind[i] = (unsigned char)kind_of(files[i]);
+        found[all.kind[i]]++;
     }
+    if (all.kind == NULL)
+        return all;
     for (int i = 0; i < KIND_COUNT; i++)
         kinds += found[i] > 0;
-    return found[SAVED] > 0 || kinds > 1 || (found[OTHER] > 0 && found[LOG] > 0);
+    all.is_mixed = found[SAVED] > 0 || kinds > 1 || (found[OTHER] > 0 && found[LOG] > 0);
+    all.are_logs = count > 0 && found[LOG] == count;
+    return all;
+}
+
+void gwi_kinds_free(gwi_kinds *kinds)
+{
+    free(kinds->kind);
+    *kinds = (gwi_kinds){0};
 }
 
 /* ---- each kind ---- */
@@ -170,15 +184,15 @@ static gw_status choose(mixture *m, gw_verdict **ret_verdict)
 }
 
 /* Put each file into the list of its kind. False: no memory. */
-static bool sort_files(mixture *m, char *const *files, int count)
+static bool sort_files(mixture *m, char *const *files, const gwi_kinds *kinds)
 {
     for (int i = 0; i < KIND_COUNT; i++) {
-        m->file[i] = calloc((size_t)count, sizeof(char *));
+        m->file[i] = calloc((size_t)kinds->count, sizeof(char *));
         if (m->file[i] == NULL)
             return false;
     }
-    for (int i = 0; i < count; i++) {
-        kind its = kind_of(files[i]);
+    for (int i = 0; i < kinds->count; i++) {
+        kind its = kinds->kind[i];
         if (its == OTHER)
             gw_say("explain: skipped: %s: neither a recording, nor a dump that gpuwhy knows, nor text", files[i]);
         else
@@ -187,20 +201,21 @@ static bool sort_files(mixture *m, char *const *files, int count)
     return true;
 }
 
-gw_status gwi_mixed_judge(char *const *files, int count, bool no_history, gw_verdict **ret_verdict, bool *ret_running,
-                          gw_error *err)
+gw_status gwi_mixed_judge(char *const *files, const gwi_kinds *kinds, bool no_history, gw_verdict **ret_verdict,
+                          bool *ret_running, gw_error *err)
 {
     static gw_status (*const judge[KIND_COUNT])(mixture *) = {judge_recordings, judge_saved, judge_snapshots,
                                                               judge_logs};
     gw_error why = {""};
     mixture m = {.no_history = no_history, .err = &why};
-    gw_status st = sort_files(&m, files, count) ? GW_OK : gw_fail(&why, GW_NOMEM, "no memory for %d files", count);
-    int kinds = 0;
+    gw_status st =
+        sort_files(&m, files, kinds) ? GW_OK : gw_fail(&why, GW_NOMEM, "no memory for %d files", kinds->count);
+    int used = 0;
     for (int i = 0; i < KIND_COUNT; i++)
-        kinds += m.count[i] > 0;
+        used += m.count[i] > 0;
     for (int i = 0; i < KIND_COUNT && st == GW_OK; i++) {
         gw_status one = m.count[i] == 0 ? GW_OK : judge[i](&m);
-        bool is_fatal = one == GW_NOMEM || one == GW_USAGE || kinds == 1;
+        bool is_fatal = one == GW_NOMEM || one == GW_USAGE || used == 1;
         if (one != GW_OK && !is_fatal)
             skip(NULL, why.text);
         st = is_fatal ? one : st;
