@@ -290,9 +290,14 @@ GW_TEST(pieces_make_no_difference)
     static const char text[] =
         "Epoch 1\n\x1b[31mTraceback (most recent call last):\x1b[0m\n  File \"a.py\", line 3, in f\n"
         "ValueError: bad\nEpoch 2";
+    static const char escaped[] = "{\"log\": \"Epoch 1\\n\\u001b[31mTraceback (most recent call last):\\u001b[0m\\n  "
+                                  "File \\\"a.py\\\", line 3, in f\\n"
+                                  "ValueError: bad\\nEpoch 2";
     static const size_t pieces[] = {1, 2, 3, 7, 1000};
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
-        gw_log *log = read_text(text, sizeof text - 1, pieces[i]);
+    for (size_t i = 0; i < 2 * sizeof pieces / sizeof pieces[0]; i++) {
+        size_t piece = pieces[i / 2];
+        gw_log *log =
+            i % 2 == 0 ? read_text(text, sizeof text - 1, piece) : read_text(escaped, sizeof escaped - 1, piece);
         assert_int_equal(log->find_count, 6);
         assert_int_equal(log->file[0].line_count, 5);
         assert_int_equal(find_of(log, GW_SAYS_EXCEPTION)->line, 4);

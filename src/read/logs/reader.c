@@ -48,9 +48,10 @@ struct gw_log_reader {
     size_t file_room, find_room;
     char *block;
     size_t block_bytes;
+    size_t raw_bytes; /* after block_bytes: read, but not yet made plain */
     gwi_plain plain;
     uint64_t order_before; /* number of lines in all previous files */
-    bool is_escaped;       /* the file is one string with `\n` for its line ends */
+    bool is_escaped;       /* the file is one string with `\n` for its line ends: decided by its first block */
     gwi_flow flow;
     bool is_open;      /* the last byte scanned was not a newline */
     size_t counted_at; /* newlines of the block are counted up to this offset */
@@ -470,13 +471,34 @@ gw_status gw_log_open(gw_log_reader **ret_reader, gw_error *err)
     return GW_OK;
 }
 
+/* Make the raw bytes of the block plain. Scan the block if it is full then. */
+static gw_status take(gw_log_reader *reader, gw_error *err)
+{
+    char *begin = reader->block + reader->block_bytes;
+    gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
+    size_t bytes = reader->raw_bytes;
+    if (file->bytes == 0)
+        reader->is_escaped = gwi_is_escaped(begin, bytes);
+    file->bytes += bytes;
+    reader->raw_bytes = 0;
+    size_t left = reader->is_escaped ? gwi_unescape(begin, bytes) : bytes;
+    left = gwi_plain_make(&reader->plain, begin, left);
+    reader->block_bytes += left;
+    if (reader->block_bytes < BLOCK_BYTES)
+        return GW_OK;
+    size_t whole = whole_lines(reader->block, reader->block_bytes);
+    return scan(reader, whole > 0 ? whole : reader->block_bytes, err);
+}
+
 /* Scan the rest of the current file. The last line may lack a newline. */
 static gw_status end_file(gw_log_reader *reader, gw_error *err)
 {
     if (reader->log->file_count == 0)
         return GW_OK;
     gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
-    gw_status st = reader->block_bytes > 0 ? scan(reader, reader->block_bytes, err) : GW_OK;
+    gw_status st = reader->raw_bytes > 0 ? take(reader, err) : GW_OK;
+    if (st == GW_OK && reader->block_bytes > 0)
+        st = scan(reader, reader->block_bytes, err);
     file->line_count += reader->is_open;
     reader->is_open = false;
     reader->order_before += file->line_count;
@@ -501,30 +523,19 @@ gw_status gw_log_begin(gw_log_reader *reader, const char *name, gw_error *err)
     return GW_OK;
 }
 
-/* Process `bytes` bytes of text that were appended to the block. */
-static gw_status take(gw_log_reader *reader, size_t bytes, gw_error *err)
+/* Return the number of bytes that may be added to the block as raw bytes. */
+static size_t room_of(const gw_log_reader *reader)
 {
-    char *begin = reader->block + reader->block_bytes;
-    gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
-    if (file->bytes == 0)
-        reader->is_escaped = gwi_is_escaped(begin, bytes);
-    file->bytes += bytes;
-    size_t left = reader->is_escaped ? gwi_unescape(begin, bytes) : bytes;
-    left = gwi_plain_make(&reader->plain, begin, left);
-    reader->block_bytes += left;
-    if (reader->block_bytes < BLOCK_BYTES)
-        return GW_OK;
-    size_t whole = whole_lines(reader->block, reader->block_bytes);
-    return scan(reader, whole > 0 ? whole : reader->block_bytes, err);
+    return BLOCK_BYTES - reader->block_bytes - reader->raw_bytes;
 }
 
 gw_status gw_log_feed(gw_log_reader *reader, const char *bytes, size_t count, gw_error *err)
 {
     while (count > 0) {
-        size_t part = BLOCK_BYTES - reader->block_bytes;
-        part = part < count ? part : count;
-        memcpy(reader->block + reader->block_bytes, bytes, part);
-        gw_status st = take(reader, part, err);
+        size_t part = room_of(reader) < count ? room_of(reader) : count;
+        memcpy(reader->block + reader->block_bytes + reader->raw_bytes, bytes, part);
+        reader->raw_bytes += part;
+        gw_status st = room_of(reader) == 0 ? take(reader, err) : GW_OK;
         if (st != GW_OK)
             return st;
         bytes += part;
@@ -705,6 +716,20 @@ static gw_status read_notebook(gw_log_reader *reader, gwi_log_source *source, si
     return st;
 }
 
+/* Fill the block, however little each read returns: what a file is must not depend on that. At its end or on an error,
+ * *ret_count is what was read before. */
+static gw_status read_block(gw_log_reader *reader, gwi_log_source *source, size_t *ret_count, gw_error *err)
+{
+    gw_status st = GW_OK;
+    *ret_count = 0;
+    for (size_t room = room_of(reader), part; st == GW_OK && *ret_count < room;) {
+        st = gwi_log_source_read(source, reader->block + reader->block_bytes + *ret_count, room - *ret_count, &part,
+                                 err);
+        *ret_count += st == GW_OK ? part : 0;
+    }
+    return st;
+}
+
 static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *err)
 {
     gwi_log_source *source = NULL;
@@ -713,10 +738,9 @@ static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *er
     if (st == GW_OK)
         st = gw_log_begin(reader, path, err);
     while (st == GW_OK) {
-        size_t count = 0;
-        st = gwi_log_source_read(source, reader->block + reader->block_bytes, BLOCK_BYTES - reader->block_bytes, &count,
-                                 err);
-        if (st != GW_OK)
+        size_t count;
+        st = read_block(reader, source, &count, err);
+        if (count == 0)
             break;
         is_zeros = first && gwi_are_zeros(reader->block, count);
         if (is_zeros)
@@ -725,10 +749,14 @@ static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *er
             st = gw_fail(err, GW_CORRUPT, "%s: not a text file (the name of a recording ends in .gpuwhy)", path);
             goto out;
         }
-        if (first && gwi_is_notebook(reader->block, count))
-            st = read_notebook(reader, source, count, err);
-        else
-            st = take(reader, count, err);
+        gw_status taken;
+        if (first && gwi_is_notebook(reader->block, count)) {
+            taken = read_notebook(reader, source, count, err);
+        } else {
+            reader->raw_bytes = count;
+            taken = take(reader, err);
+        }
+        st = taken != GW_OK ? taken : st;
         first = false;
     }
     if (st == GW_END && is_zeros) {
