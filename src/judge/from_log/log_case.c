@@ -470,7 +470,7 @@ static void forgive_start(gwi_log_case *c)
     for (size_t i = 0; i < c->count; i++) {
         gwi_statement *it = &c->statement[i];
         bool is_warning =
-            it->find->sign == GW_SAYS_ARCH &&
+            (it->find->sign == GW_SAYS_ARCH || it->find->sign == GW_SAYS_GPU_UNSUPPORTED) &&
             (strstr(it->find->text, "Found GPU") != NULL || strstr(it->find->text, "with the current PyTorch") != NULL);
         for (size_t k = i + 1; is_warning && k < c->count; k++)
             it->survived = it->survived || shows_kernels(&c->statement[k]);

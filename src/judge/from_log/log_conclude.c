@@ -28,12 +28,35 @@ static bool is_same_but_surer(const gwi_statement *it, const gwi_statement *root
 }
 
 /* True if `it` follows the root closely and is at least supported, but the root is only a hypothesis. False if the root
- * reports a full card, which explains the errors after it. */
-static bool is_close_and_sure(const gwi_statement *it, const gwi_statement *root)
+ * reports a full card, which explains the errors after it, unless `it` is the text of that C++ exception:
+ * rmm::bad_alloc has several reasons. */
+static bool is_close_and_sure(const gw_log *log, const gwi_statement *it, const gwi_statement *root)
 {
     enum { LINES_NEAR = 100 };
-    return it->find->file == root->find->file && it->find->order - root->find->order <= LINES_NEAR &&
-           it->certainty >= GW_SUPPORTED && root->certainty < GW_SUPPORTED && !gw_begins(root->cause[0], "gpu-oom-");
+    uint64_t lines = it->find->order - root->find->order;
+    bool is_what = lines == 1 && gw_log_in_line(log, GW_SAYS_UNCAUGHT, root->find->order) != NULL &&
+                   gw_log_in_line(log, GW_SAYS_UNCAUGHT, it->find->order) != NULL;
+    return it->find->file == root->find->file && lines <= LINES_NEAR && it->certainty >= GW_SUPPORTED &&
+           root->certainty < GW_SUPPORTED && (is_what || !gw_begins(root->cause[0], "gpu-oom-"));
+}
+
+/* True if `it` is only a notice, such as one of the start, and the message of the exception that ended the program
+ * states a problem that is as deep. The message may have several lines. */
+static bool is_outdone(const gwi_log_case *c, const gwi_statement *it)
+{
+    enum { MESSAGE_LINES_MAX = 40 };
+    const gw_log_find *end = c->exception;
+    if (end == NULL || c->exception_about_child || it->find->order >= end->order || it->find->file != end->file ||
+        !gw_log_has_traceback(c->log, end) || !gwi_log_is_notice(it->find->text))
+        return false;
+    for (size_t i = 0; i < c->count; i++) {
+        const gwi_statement *other = &c->statement[i];
+        if (!other->survived && other->depth >= it->depth && other->certainty >= it->certainty &&
+            other->find->file == end->file && other->find->order >= end->order &&
+            other->find->order - end->order <= MESSAGE_LINES_MAX)
+            return true;
+    }
+    return false;
 }
 
 const gwi_statement *gwi_log_root(const gwi_log_case *c)
@@ -41,12 +64,13 @@ const gwi_statement *gwi_log_root(const gwi_log_case *c)
     const gwi_statement *root = NULL;
     for (size_t i = 0; i < c->count; i++) {
         const gwi_statement *it = &c->statement[i];
-        if (it->survived || it->is_open)
+        if (it->survived || it->is_open || is_outdone(c, it))
             continue;
-        bool better = root == NULL || it->depth > root->depth ||
-                      (it->depth == root->depth && (is_same_but_surer(it, root) || is_close_and_sure(it, root))) ||
-                      (it->depth == root->depth && it->certainty > root->certainty &&
-                       (it->depth <= GWI_LAST || it->find->order == root->find->order));
+        bool better =
+            root == NULL || it->depth > root->depth ||
+            (it->depth == root->depth && (is_same_but_surer(it, root) || is_close_and_sure(c->log, it, root))) ||
+            (it->depth == root->depth && it->certainty > root->certainty &&
+             (it->depth <= GWI_LAST || it->find->order == root->find->order));
         if (better)
             root = it;
     }

@@ -107,6 +107,25 @@ static const log_row rows[] = {
      "----> 2 train()\n\n~/project/model.py in forward(self, x)\n---> 41 y = self.conv(x)\n"
      "RuntimeError: CUDA error: device-side assert triggered\n",
      "device-assert-index", "~/project/model.py:41 in forward", "reported late", "", GW_SUPPORTED},
+    {"a warning about the card's architecture, and a kernel that ran",
+     "UserWarning: NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch "
+     "installation.\n" TRACE IN("train.py", 41, "step") "RuntimeError: CUDA error: an illegal memory access was "
+                                                        "encountered\n",
+     "illegal-address", "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"a warning about an old card, and a card that is full",
+     "UserWarning: Found GPU0 Quadro K2000 which is of cuda capability 3.0. PyTorch no longer supports this GPU "
+     "because "
+     "it is too old.\n" TRACE IN("train.py", 41, "step") OOM NEW_SUMS,
+     "gpu-oom-capacity", "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"a warning about the card's architecture, and no kernel for it",
+     "UserWarning: NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch "
+     "installation.\n" TRACE IN("train.py", 41, "step") "RuntimeError: CUDA error: no kernel image is available for "
+                                                        "execution on the device\n",
+     "arch-not-in-binary", "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"a warning about the card's architecture, and an echo that shows no kernel",
+     "UserWarning: NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch "
+     "installation.\n" TRACE IN("train.py", 41, "step") "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED\n",
+     "arch-not-in-binary", "train.py:41 in step", "", "", GW_SUPPORTED},
     {"an address computed wrongly",
      TRACE IN("train.py", 41, "step") "RuntimeError: CUDA error: operation not supported on global/shared address "
                                       "space\n",
@@ -646,6 +665,78 @@ GW_TEST(clean_is_earned)
     assert_int_equal(wrong, 0);
 }
 
+/* How programs report that they compute on the CPU. */
+static const char *const on_cpu[] = {
+    "W0000 gpu_device.cc:2251] Cannot dlopen some GPU libraries. Skipping registering GPU devices...\n",
+    "I tensorflow/tsl/cuda/cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.\n",
+    "E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:152] failed call to cuInit: INTERNAL: CUDA error: "
+    "Failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n",
+    "Num GPUs Available:  0\n",
+    "GPUs: []\n",
+    "tf.config.list_physical_devices('GPU') -> []\n",
+    "WARNING:tensorflow:No GPU found, running on CPU\n",
+    "WARNING:tensorflow:There are no GPUs available\n",
+    "WARNING:jax._src.xla_bridge:An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not "
+    "installed. Falling back to cpu.\n",
+    "WARNING:absl:No GPU/TPU found, falling back to CPU. (Set TF_CPP_MIN_LOG_LEVEL=0 and rerun for more info.)\n",
+    "I0501 xla_bridge.py:889] Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices.\n",
+    "JAX devices: [CpuDevice(id=0)]\n",
+    "Using device: cpu\n",
+    "device(type='cpu')\n",
+    "torch.cuda.is_available(): False\n",
+    "CUDA not available, training on CPU.\n",
+    "UserWarning: User provided device_type of 'cuda', but CUDA is not available. Disabling\n",
+    "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).\n",
+    "UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\n",
+    "UserWarning: 'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
+    "used.\n",
+    "GPU available: False, used: False\nTPU available: False, using: 0 TPU cores\n",
+    "GPU available: True (cuda), used: False\nGPU available but not used. You can set it by `accelerator='gpu'`.\n",
+    "Device set to use cpu\n",
+    "INFO:sentence_transformers.SentenceTransformer:Use pytorch device_name: cpu\n",
+    "[W:onnxruntime:Default, onnxruntime_pybind_state.cc:870] Failed to create CUDAExecutionProvider.\n",
+    "UserWarning: Specified provider 'CUDAExecutionProvider' is not in available provider names.\n",
+    "EP Error when using ['CUDAExecutionProvider']\nFalling back to ['CPUExecutionProvider'] and retrying.\n",
+    "Applied providers: ['CPUExecutionProvider'], with options: {'CPUExecutionProvider': {}}\n",
+    "WARNING: /workspace/src/context.cc:44: No visible GPU is found, setting device to CPU.\n",
+    "WARNING: /workspace/src/gbm/gbtree.cc:78: Device is changed from GPU to CPU as we couldn't find any available "
+    "GPU\n",
+    "[LightGBM] [Warning] GPU device not found, using CPU instead.\n",
+    "Using CPU\nTo switch to GPU 0, use the option: --gpu-id 0\n",
+    "Ultralytics 8.2.0 Python-3.10.12 torch-2.3.0+cpu CPU (Intel Core(TM) i7-9700K 3.60GHz)\n",
+    "UserWarning: FP16 is not supported on CPU; using FP32 instead\n",
+    "Neither CUDA nor MPS are available - defaulting to CPU. Note: This module is much faster with a GPU.\n",
+    "warning: no usable GPU found, --gpu-layers option will be ignored\n",
+    "msg=\"inference compute\" id=0 library=cpu variant=avx2\n",
+};
+
+static bool says_cpu(const char *begin, const char *end)
+{
+    char log[1000];
+    snprintf(log, sizeof log, "%.500s" STEPS "%.300s", begin, end);
+    gw_verdict *verdict = judge(log);
+    bool says = strstr(verdict->headline, "computed on the CPU") != NULL;
+    if (says && verdict->status != GW_VERDICT_CLEAN)
+        fail_msg("%s: not clean", log);
+    gw_verdict_free(verdict);
+    return says;
+}
+
+/* A training that ended well has no fault, but its user should know that the card was not used. */
+GW_TEST(card_that_was_not_used)
+{
+    need_logs();
+    for (size_t i = 0; i < sizeof on_cpu / sizeof on_cpu[0]; i++) {
+        if (!says_cpu(on_cpu[i], DONE))
+            fail_msg("%s: no word of the CPU", on_cpu[i]);
+        if (says_cpu(on_cpu[i], "GPU 0: NVIDIA A100-SXM4-40GB\n" DONE))
+            fail_msg("%s: a card was used", on_cpu[i]);
+    }
+    assert_false(says_cpu("Using device: cuda:0\nCPU: 16 cores, using 8 CPU threads\n", DONE));
+    assert_false(says_cpu("GPU available: True (cuda), used: True\nusing cpu offload\n", DONE));
+    assert_false(says_cpu("GPUs: [PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]\n", DONE));
+}
+
 static bool has_advice(const char *log, const char *advice)
 {
     enum { BYTES_COMPARED = 40 };
@@ -672,6 +763,7 @@ static const char *line_of_cause(const char *cause)
                  {"library-not-found", "ImportError: libcudart.so.11.0: cannot open shared object file"},
                  {"no-device-visible", "RuntimeError: No CUDA GPUs are available"},
                  {"host-oom-kill", "Memory cgroup out of memory: Killed process 12 (python)"},
+                 {"script-exception", TRACE IN("train.py", 41, "step") "RuntimeError: it failed"},
                  {"killed-by-scheduler-or-user", "slurmstepd: error: JOB 1 CANCELLED AT 10:00 DUE TO TIME LIMIT"}};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         if (gw_begins(cause, lines[i].cause))
