@@ -191,6 +191,29 @@ def forgotten_frames(run, verdict):
     expect(left == [run.truth("kept")], f"expected {run.truth('kept')} frames, found {verdict['leaks']}")
 
 
+def full_pool(run, verdict):
+    """Only the message of the framework's allocator shows what was refused, and nothing shows what fills its pool."""
+    used = run.truth("used_bytes")
+    expect(any(e["unit"] == "bytes" and abs(e["value"] - used) < 1 << 20 for e in verdict["evidence"]), f"not {used} bytes: {verdict['evidence']}")
+    expect([a["cause"] for a in verdict["alternatives"]] == ["gpu-oom-capacity"], f"{verdict['alternatives']}")
+    expect(any("clear_session" in line for line in verdict["next"]) and any("half the batch" in line for line in verdict["next"]), f"{verdict['next']}")
+
+
+def own_limit(run, verdict):
+    expect_value(verdict, run.truth("used_bytes"), "in use", 0.01)
+    expect_text(verdict, r"own limit of 512\.00 MiB", "the limit")
+    expect("memory_limit" in verdict["next"][0], f"{verdict['next']}")
+
+
+def pool_in_pieces(run, verdict):
+    expect_value(verdict, run.truth("used_bytes"), "in use", 0.01)
+    expect("without growth" in verdict["next"][0], f"{verdict['next']}")
+
+
+def region_refused(run, verdict):
+    expect(run.truth("refused") > 0, "no region was refused")
+
+
 def wrong_device(function, source, code):
     def check(run, verdict):
         expect_text(verdict, r"GPU 0", "whose it is")
@@ -664,6 +687,15 @@ TABLE = {
     "keep-search-wide": Scenario(program("keepers", "--what", "search", "--wide"), Card("4GiB"), "gpu-oom-capacity"),
     "keep-server": Scenario(program("keepers", "--what", "server"), Card("4GiB"), "gpu-oom-leak", twin=REPAIRED,
                             twin_check=s11_none),
+    # TensorFlow's allocator. Its limit follows from the free memory, which --memory does not change.
+    "tf-growth": Scenario(program("bfc"), Card("4GiB"), None, full_pool, status="undetermined", twin=REPAIRED,
+                          twin_check=region_refused, on="virtual"),
+    "tf-pieces": Scenario(program("bfc", "--what", "pieces"), Card("4GiB"), "gpu-oom-fragmentation", pool_in_pieces,
+                          twin=REPAIRED, on="virtual"),
+    "tf-limit": Scenario(program("bfc", "--what", "limit"), Card("16GiB"), "gpu-oom-capacity", own_limit, twin=REPAIRED,
+                         on="virtual"),
+    "tf-refit": Scenario(program("bfc", "--what", "refit"), Card("4GiB"), None, full_pool, status="undetermined",
+                         twin=REPAIRED, on="virtual"),
     "S12": Scenario(cnn("--runs", "2", "--bad-address"), Card("16GiB"), "illegal-address", s12,
                     twin=cnn("--runs", "2")),
     "S15-threads": Scenario(program("s15_launch_config"), Card(), "launch-config-invalid", s15([1024], 4096),

@@ -11,7 +11,8 @@
  * Dropped if another cause is established.
  * If the refused request was not one of PyTorch's, only (1) is established, and the cause is a hypothesis if PyTorch's
  * unused cache would have been enough.
- * Supported by:
+ * If only a framework's message with its pool's sums is known, a hypothesis, unless the framework's own limit was
+ * reached. Supported by:
  * - a request that did not fit, without (1) or (2)
  * - a request that would have fitted without idle memory or other processes */
 #include "gwi_cause.h"
@@ -196,12 +197,39 @@ static gw_certainty certainty_of(const gwi_case *c)
     return exceeds || only_need ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
+/* Only the sums of a framework's pool are known, from its message. What is in the pool is not: it may be what a step
+ * needs, or what an earlier one kept. So only a limit that the framework was given is a reason (gwi_say_full_pool() has
+ * the other cases). */
+static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char limit[GW_BYTES_TEXT_MAX], card[GW_BYTES_TEXT_MAX];
+    bool is_limited = memory->limit_bytes != 0 && memory->pool_limit_bytes * 2 <= memory->limit_bytes;
+    if (gwi_pool_in_pieces(memory) > 0)
+        return GW_CERTAINTY_NONE;
+    if (!is_limited || memory->wanted_bytes <= memory->pool_limit_bytes - memory->pool_used_bytes)
+        return GW_HYPOTHESIS;
+    gwi_headline(finding, "the framework's own limit of %s was reached",
+                 gw_bytes_text(limit, memory->pool_limit_bytes));
+    gwi_say_request(c, finding);
+    gwi_say_pool_sums(c, finding);
+    gwi_measure(finding, GWI_NO_TIME, "ledger", (double)memory->limit_bytes, "bytes", "the card has %s",
+                gw_bytes_text(card, memory->limit_bytes));
+    gwi_next(finding,
+             "Raise the framework's limit of %s (in TensorFlow, memory_limit of the logical device), or do not "
+             "set it",
+             limit);
+    return GW_SUPPORTED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     char wanted[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], largest[GW_BYTES_TEXT_MAX];
     if (!memory->known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
+    if (memory->has_pool)
+        return judge_pool(c, finding);
     gw_certainty certainty = certainty_of(c);
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(limit, memory->limit_bytes);

@@ -199,6 +199,24 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
     return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
+/* The message of a framework's allocator says that more memory was unused in its pool than was requested. */
+static gw_certainty judge_message(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char unused[GW_BYTES_TEXT_MAX], wanted[GW_BYTES_TEXT_MAX];
+    uint64_t unused_bytes = gwi_pool_in_pieces(memory);
+    if (unused_bytes == 0)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "%s was unused in the framework's pool, but in pieces smaller than the request of %s",
+                 gw_bytes_text(unused, unused_bytes), gw_bytes_text(wanted, memory->wanted_bytes));
+    gwi_say_request(c, finding);
+    gwi_say_pool_sums(c, finding);
+    gwi_next(finding,
+             "TensorFlow with memory growth takes its pool in pieces, which cannot be joined: without growth, the "
+             "pool is one piece");
+    return GW_SUPPORTED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
@@ -208,6 +226,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         certainty = judge_driver(c, finding);
     if (certainty == GW_CERTAINTY_NONE)
         certainty = judge_framework(c, finding);
+    if (certainty == GW_CERTAINTY_NONE)
+        certainty = judge_message(c, finding);
     if (certainty != GW_CERTAINTY_NONE && c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
     return certainty;

@@ -214,6 +214,15 @@ static uint64_t told_bytes(const gw_stderr_facts *facts)
     return last != NULL && gw_log_bytes(last, "wanted", &bytes) ? bytes : 0;
 }
 
+/* TensorFlow's allocator prints its sums below the message. */
+static bool told_pool(const gw_stderr_facts *facts, uint64_t *ret_limit, uint64_t *ret_used)
+{
+    const gw_log_find *limit = gw_stderr_said(facts, GW_SAYS_BFC_LIMIT, "bytes"),
+                      *used = gw_stderr_said(facts, GW_SAYS_BFC_INUSE_FIELD, "bytes");
+    return limit != NULL && used != NULL && gw_log_bytes(limit, "bytes", ret_limit) &&
+           gw_log_bytes(used, "bytes", ret_used) && *ret_used <= *ret_limit && *ret_limit > 0;
+}
+
 /* Describe a refusal by a framework's own allocator, if only the message on stderr was recorded. */
 static void from_stderr(const gwi_case *c, gwi_memory *memory)
 {
@@ -224,6 +233,7 @@ static void from_stderr(const gwi_case *c, gwi_memory *memory)
     memory->pid = c->process == NULL ? 0 : c->process->pid;
     memory->call = "the framework's allocator";
     memory->wanted_bytes = told_bytes(facts);
+    memory->has_pool = told_pool(facts, &memory->pool_limit_bytes, &memory->pool_used_bytes);
     if (c->process != NULL)
         memory->own_bytes = c->process->usage[0].peak_bytes;
 }
@@ -385,8 +395,13 @@ static bool is_observed(const gwi_case *c)
 static void find_memory(gwi_case *c)
 {
     gwi_memory *memory = &c->memory;
+    bool is_told = is_observed(c) && c->bad_end && c->sticky == NULL;
+    uint64_t pool[2];
+    /* The driver refuses a region of the pool, and the message says what the program wanted. */
+    if (is_told && c->exception == GW_EXCEPTION_OOM && told_pool(&c->model->stderr_facts, &pool[0], &pool[1]))
+        from_stderr(c, memory);
     /* Devices beyond the model's table share one entry, so the memory of a single one is not known. */
-    if (c->oom_last != NULL && c->oom_last->device != GW_MODEL_DEVICE_BEYOND)
+    else if (c->oom_last != NULL && c->oom_last->device != GW_MODEL_DEVICE_BEYOND)
         from_failure(c, c->oom_last, memory);
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
     if (report != NULL && report->is_other_refused && !shows_most(report, memory))
@@ -395,8 +410,7 @@ static void find_memory(gwi_case *c)
         from_report(c, report, memory);
         take_other_refused(c, memory);
     }
-    if (!memory->known && is_observed(c) && c->bad_end && c->sticky == NULL &&
-        (c->exception == GW_EXCEPTION_OOM || c->told != NULL))
+    if (!memory->known && is_told && (c->exception == GW_EXCEPTION_OOM || c->told != NULL))
         from_stderr(c, memory);
     if (!memory->known)
         return;
@@ -556,6 +570,8 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
      * observer. */
     if (c.memory.report != NULL || gw_begins(model->stderr_facts.exception_type, "torch."))
         c.framework = GW_FRAMEWORK_TORCH;
+    else if (c.framework == GW_FRAMEWORK_RAW && gw_begins(model->stderr_facts.exception_type, "tensorflow."))
+        c.framework = GW_FRAMEWORK_TENSORFLOW;
     *ret_case = c;
     return GW_OK;
 }

@@ -343,6 +343,21 @@ static void say_what_decides(const gwi_case *c, gwi_finding *finding)
                  "Let the program print why it exits; where it exits: gdb -ex 'catch syscall exit_group' -ex run");
 }
 
+/* Report that a framework refused a request although no driver call failed. Its message has the sums. */
+static void say_full_pool(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char wanted[GW_BYTES_TEXT_MAX];
+    gwi_headline(finding, "the framework's pool had no room for %s, and what fills it is not known",
+                 gw_bytes_text(wanted, memory->wanted_bytes));
+    gwi_say_request(c, finding);
+    gwi_say_pool_sums(c, finding);
+    gwi_next(finding, "If this process built another model or ran another fit() before: drop it first (del model, "
+                      "keras.utils.clear_session()), or run each in a process of its own");
+    gwi_next(finding, "Run it once with half the batch size: if it runs to its end, the batch does not fit; if it only "
+                      "fails later, the program keeps memory");
+}
+
 static void say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
 {
     if (gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL) {
@@ -359,6 +374,10 @@ static void say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *fi
     if (c->start != NULL) {
         say_start(c, finding);
         say_end(c, finding);
+        return;
+    }
+    if (c->memory.has_pool) {
+        say_full_pool(c, finding);
         return;
     }
     if (c->root != NULL) {

@@ -19,6 +19,8 @@
 typedef struct gwi_memory {
     bool known;       /* the driver or a framework's allocator refused a request, and the program did not recover */
     bool from_stderr; /* the refusal is known only from a framework's message */
+    bool has_pool;    /* if from_stderr: the message has the sums of the framework's pool */
+    uint64_t pool_limit_bytes, pool_used_bytes;
     uint64_t t_ns;
     uint32_t pid;
     int device;
@@ -354,6 +356,10 @@ bool gwi_where_at(const gwi_case *c, uint32_t site, const char *what, gw_where *
 uint64_t gwi_pool_idle_bytes(const gwi_memory *memory);
 /* True if the request would have fitted with `freed_bytes` more free memory. */
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
+/* Return how many bytes of the framework's pool were unused, if they are many and as many as were requested. 0: not. */
+uint64_t gwi_pool_in_pieces(const gwi_memory *memory);
+/* Report the sums of the framework's pool. */
+void gwi_say_pool_sums(const gwi_case *c, gwi_finding *finding);
 /* True if another library's request was refused that would have fitted if the framework had returned its cache. The
  * whole cache counts if it is not known which part could have been returned. */
 bool gwi_cache_may_explain(const gwi_memory *memory);

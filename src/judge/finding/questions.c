@@ -11,6 +11,15 @@ bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes)
     return memory->has_free && memory->free_bytes + freed_bytes >= memory->wanted_bytes;
 }
 
+uint64_t gwi_pool_in_pieces(const gwi_memory *memory)
+{
+    enum { PART = 8 }; /* a pool that is full has small pieces left, too */
+    uint64_t taken = memory->own_bytes < memory->pool_limit_bytes ? memory->own_bytes : memory->pool_limit_bytes;
+    uint64_t unused = taken > memory->pool_used_bytes ? taken - memory->pool_used_bytes : 0;
+    bool is_much = unused >= memory->wanted_bytes && unused >= memory->pool_limit_bytes / PART;
+    return memory->has_pool && memory->wanted_bytes != 0 && is_much ? unused : 0;
+}
+
 /* True if another library's request would have fitted with `bytes` of the framework's cache. */
 static bool would_do(const gwi_memory *memory, uint64_t bytes)
 {

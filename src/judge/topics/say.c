@@ -56,6 +56,16 @@ static void say_framework_limit(const gwi_case *c, gwi_finding *finding)
              limit);
 }
 
+void gwi_say_pool_sums(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char used[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
+    gwi_measure(finding, memory->t_ns, "stderr", (double)memory->pool_used_bytes, "bytes",
+                "the framework's pool had %s of %s in use", gw_bytes_text(used, memory->pool_used_bytes),
+                gw_bytes_text(limit, memory->pool_limit_bytes));
+    gwi_weigh(finding, GW_WEIGHT_DECIDES);
+}
+
 static const char *source_of_request(const gwi_case *c)
 {
     if (c->memory.from_stderr)
@@ -71,7 +81,8 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     gwi_call_text(call, memory->call);
     gwi_at(c, gwi_request_site(c), at);
     gwi_on_gpu(c, memory->device, gpu);
-    const char *request = c->oom == NULL ? "a request to " : "", *link = c->oom == NULL ? "for" : "of";
+    bool is_call = c->oom != NULL && !memory->from_stderr;
+    const char *request = is_call ? "" : "a request to ", *link = is_call ? "of" : "for";
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(left, memory->free_bytes);
     gw_bytes_text(limit, memory->limit_bytes);
