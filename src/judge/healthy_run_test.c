@@ -179,6 +179,14 @@ static void test_harmless_failures(void **state)
     gw_feed_exit(&feed, 1, 0);
     expect_fault("script-exception", GW_ESTABLISHED);
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
+    assert_true(list_has(&verdict->next, "Read the exception above"));
+    open_program(16 * gib);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n"
+                          "ValueError: LossScaleOptimizer does not support arguments: `loss_scale`.\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect_fault("script-exception", GW_ESTABLISHED);
+    assert_true(list_has(&verdict->next, "initial_scale"));
+    assert_false(list_has(&verdict->next, "Read the exception above"));
 }
 
 static void feed_a_childs_end_is_not_known(void)

@@ -269,6 +269,17 @@ static bool name_process(const gwi_case *c, gwi_finding *finding)
     return headline != NULL;
 }
 
+/* Add what can be done. An exception of the program may have its own advice, by its words. */
+static bool add_fixes(const gwi_case *c, gw_verdict *verdict, const answer *best, bool is_replayed)
+{
+    bool replaces = false;
+    gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
+    if (c->text != NULL && strcmp(best->cause->id, "script-exception") == 0 &&
+        !gwi_log_add_advice(c->text, best->cause->id, &replaces, &verdict->next))
+        return false;
+    return replaces || gwi_add_fixes_for(c, &verdict->next, best->cause, words, is_replayed);
+}
+
 static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
 {
     verdict->status = GW_VERDICT_FAULT;
@@ -283,9 +294,7 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
                        gwi_say_whatif(c, &best->finding, best->cause->replay == GWI_REPLAY_OF_LEAK);
     if (best->by_text)
         return gwi_log_take(c->text, c->said, &best->finding, verdict);
-    gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
-    return take_finding(c, verdict, &best->finding) &&
-           gwi_add_fixes_for(c, &verdict->next, best->cause, words, is_replayed);
+    return take_finding(c, verdict, &best->finding) && add_fixes(c, verdict, best, is_replayed);
 }
 
 /* Drop what an established cause explains or excludes, and what only words suggest. */
