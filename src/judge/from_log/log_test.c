@@ -126,6 +126,24 @@ static const log_row rows[] = {
      "UserWarning: NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch "
      "installation.\n" TRACE IN("train.py", 41, "step") "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED\n",
      "arch-not-in-binary", "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"a notice of the start, and an exception whose second line names the problem",
+     "2026-03-02 10:11:12.1: W external/local_xla/nvptx_libdevice_path.cc:40] Can't find libdevice directory "
+     "${CUDA_DIR}/nvvm/libdevice.\n" TRACE IN(
+         "train.py", 41, "step") "tensorflow.python.framework.errors_impl.InternalError: Graph execution error:\n"
+                                 "libdevice not found at ./libdevice.10.bc [Op:__inference_one_step]\n",
+     "jit-library-missing", "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"a notice of the start, and an exception of the program",
+     "2026-03-02 10:11:12.1: W external/local_xla/nvptx_libdevice_path.cc:40] Can't find libdevice directory "
+     "${CUDA_DIR}/nvvm/libdevice.\n" TRACE IN("train.py", 41, "step") "RuntimeError: the label file is empty\n",
+     "script-exception", "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"an exception of C++ that has several reasons, and its text",
+     "terminate called after throwing an instance of 'rmm::bad_alloc'\n  what():  std::bad_alloc: CUDA error at: "
+     "cuda_memory_resource.hpp:70: cudaErrorIllegalAddress an illegal memory access was encountered\n",
+     "illegal-address", "", "", "", GW_SUPPORTED},
+    {"an exception of C++ that has several reasons, and another text",
+     "terminate called after throwing an instance of 'rmm::bad_alloc'\n  what():  std::bad_alloc: RMM failure at: "
+     "pool_memory_resource.hpp:257: Maximum pool size exceeded\n",
+     "gpu-oom-capacity", "", "", "", GW_SUPPORTED},
     {"an address computed wrongly",
      TRACE IN("train.py", 41, "step") "RuntimeError: CUDA error: operation not supported on global/shared address "
                                       "space\n",
