@@ -196,6 +196,7 @@ def full_pool(run, verdict):
     used = run.truth("used_bytes")
     expect(any(e["unit"] == "bytes" and abs(e["value"] - used) < 1 << 20 for e in verdict["evidence"]), f"not {used} bytes: {verdict['evidence']}")
     expect([a["cause"] for a in verdict["alternatives"]] == ["gpu-oom-capacity"], f"{verdict['alternatives']}")
+    expect("fit.py" in str(verdict["where"]), f"not the place of the exception: {verdict['where']}")
     expect(any("clear_session" in line for line in verdict["next"]) and any("half the batch" in line for line in verdict["next"]), f"{verdict['next']}")
 
 

@@ -202,6 +202,8 @@ bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, cons
 
 uint32_t gwi_request_site(const gwi_case *c)
 {
+    if (c->memory.has_pool)
+        return 0; /* the driver refused a region of the pool, perhaps earlier: the exception has the place */
     if (c->oom_last != NULL && c->oom_last->site != 0)
         return c->oom_last->site;
     if (c->memory.report != NULL && c->memory.report->wanted_site != 0)

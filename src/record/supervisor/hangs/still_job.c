@@ -225,7 +225,7 @@ typedef struct activity {
 static activity measure(gwi_still_job *job)
 {
     activity now = {.is_known = job->owners.is_known && job->pages != NULL};
-    if (now.is_known)
+    if (now.is_known && job->pages->count > 0)
         memset(job->pages, 0, sizeof *job->pages);
     for (size_t i = 0; i < job->owners.count; i++)
         now.socket_bytes += job->owners.item[i].rank == UINT32_MAX ? 0 : job->owners.item[i].socket->bytes;
@@ -285,7 +285,7 @@ bool gwi_still_look(gwi_still_job *job, pid_t command, uint64_t now_ns, uint64_t
     if (job->process == NULL && (job->process = calloc(GWI_FAMILY_MAX, sizeof *job->process)) == NULL)
         return false;
     if (job->pages == NULL)
-        job->pages = malloc(sizeof *job->pages);
+        job->pages = calloc(1, sizeof *job->pages);
     job->looked_at_ns = now_ns;
     bool changed = see_family(job, command), was_told = job->told;
     see_sockets(job);
