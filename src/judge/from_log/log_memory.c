@@ -239,6 +239,30 @@ static bool weigh_size(gwi_statement *it, const sums *s)
     return true;
 }
 
+static void drop_cause(gwi_statement *it, const char *cause)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < it->cause_count; i++) {
+        if (strcmp(it->cause[i], cause) != 0)
+            it->cause[kept++] = it->cause[i];
+    }
+    it->cause_count = kept;
+}
+
+/* Exclude what the numbers of PyTorch's message exclude: all that others hold, and all that is idle in the pool, would
+ * not have been enough for the request. */
+static void exclude(gwi_statement *it, const sums *s)
+{
+    uint64_t held = s->has_own ? s->own : s->reserved, taken = s->free + held;
+    if (!s->has_total || !s->has_free || !s->has_wanted || !(s->has_own || s->has_reserved) || taken > s->total)
+        return;
+    if (s->total - taken + s->free < s->wanted)
+        drop_cause(it, "gpu-oom-other-process");
+    if (s->has_reserved && s->has_allocated && s->reserved >= s->allocated &&
+        s->reserved - s->allocated + s->free < s->wanted)
+        drop_cause(it, "gpu-oom-fragmentation");
+}
+
 static bool weigh_capacity(gwi_statement *it, const sums *s)
 {
     char wanted[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX], held[GW_BYTES_TEXT_MAX];
@@ -399,16 +423,6 @@ static bool weigh_context(gwi_statement *it)
 
 /* ---- handles of libraries ---- */
 
-static void drop_cause(gwi_statement *it, const char *cause)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < it->cause_count; i++) {
-        if (strcmp(it->cause[i], cause) != 0)
-            it->cause[kept++] = it->cause[i];
-    }
-    it->cause_count = kept;
-}
-
 /* If a library could not create its handle or be initialised, and the framework then printed that enough memory was
  * free, memory is not the reason. */
 static void weigh_handle(const gwi_log_case *c, gwi_statement *it)
@@ -441,5 +455,6 @@ void gwi_log_weigh_memory(gwi_log_case *c)
             weigh_summary(c, it) || weigh_size(it, &s) || weigh_trials(c, it))
             continue;
         weigh_capacity(it, &s);
+        exclude(it, &s);
     }
 }
