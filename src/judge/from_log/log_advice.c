@@ -16,7 +16,7 @@ static const struct {
 #include "log_advice.def"
 #undef GWI_ADVICE
 };
-enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+enum { ROW_COUNT = sizeof rows / sizeof rows[0], PACKAGE_MAX = 48 };
 
 static bool is_in(const gw_log *log, bool only_surroundings, const char *word, size_t bytes)
 {
@@ -68,12 +68,37 @@ static bool applies(const gwi_log_case *c, const char *words)
     }
 }
 
-static bool add_lines(const char *advice, gw_string_list *next)
+/* Write the Python package in whose code the last frame of the log is to `out`. Frames of PyTorch and of programs that
+ * only call others do not count. */
+static void find_package(const gw_log *log, char out[PACKAGE_MAX])
 {
+    static const char *const callers[] = {"torch", "accelerate", "ray", "gradio", "uvicorn", "starlette", "tqdm"};
+    char name[PACKAGE_MAX];
+    snprintf(out, PACKAGE_MAX, "the library of the last frame");
+    for (size_t i = 0; i < log->find_count; i++) {
+        const char *at = strstr(log->find[i].text, "-packages");
+        if (at == NULL)
+            continue;
+        at += strlen("-packages") + 1;
+        size_t bytes = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+        snprintf(name, sizeof name, "%.*s", (int)(bytes < PACKAGE_MAX ? bytes : 0), at);
+        if (name[0] != '\0' && (at[bytes] == '/' || at[bytes] == '\\') && !GW_IS_ONE_OF(name, callers))
+            snprintf(out, PACKAGE_MAX, "%s", name);
+    }
+}
+
+static bool add_lines(const gw_log *log, const char *advice, gw_string_list *next)
+{
+    static const char mark[] = "{package}";
+    char package[PACKAGE_MAX];
     bool good = true;
+    find_package(log, package);
     while (*advice != '\0' && good) {
         size_t bytes = strcspn(advice, "\n");
-        good = gwi_list_addf(next, "%.*s", (int)bytes, advice);
+        const char *at = memmem(advice, bytes, mark, sizeof mark - 1);
+        size_t head = at != NULL ? (size_t)(at - advice) : bytes, tail = at != NULL ? head + sizeof mark - 1 : bytes;
+        good = gwi_list_addf(next, "%.*s%s%.*s", (int)head, advice, at != NULL ? package : "", (int)(bytes - tail),
+                             advice + tail);
         advice += bytes + (advice[bytes] == '\n');
     }
     return good;
@@ -174,7 +199,7 @@ bool gwi_log_add_advice(const gwi_log_case *c, const char *cause, bool *ret_repl
     for (size_t i = 0; i < ROW_COUNT && good && !*ret_replaces; i++) {
         if (!gw_begins(cause, rows[i].cause) || !applies(c, rows[i].words))
             continue;
-        good = add_lines(rows[i].advice, next);
+        good = add_lines(c->log, rows[i].advice, next);
         *ret_replaces = rows[i].replaces;
     }
     return good;

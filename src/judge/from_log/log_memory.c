@@ -188,6 +188,19 @@ static bool weigh_other(gwi_statement *it, const sums *s)
     return true;
 }
 
+/* If far more was free on the card than was requested, neither the program nor other processes filled it. */
+static bool weigh_free(gwi_statement *it, const sums *s)
+{
+    enum { TIMES = 4 };
+    char wanted[GW_BYTES_TEXT_MAX], free_text[GW_BYTES_TEXT_MAX];
+    if (!s->has_free || !s->has_wanted || is_at_own_limit(s) || s->free < GIB || s->free / TIMES < s->wanted)
+        return false;
+    gwi_log_decide(it, "gpu-oom-fragmentation", GW_HYPOTHESIS,
+                   "%s were free on the card when %s was refused: the memory that is in use does not explain it",
+                   gw_bytes_text(free_text, s->free), gw_bytes_text(wanted, s->wanted));
+    return true;
+}
+
 static bool weigh_fragments(gwi_statement *it, const sums *s)
 {
     char idle[GW_BYTES_TEXT_MAX], wanted[GW_BYTES_TEXT_MAX];
@@ -450,9 +463,9 @@ void gwi_log_weigh_memory(gwi_log_case *c)
         if (!is_memory(it))
             continue;
         sums s = sums_of_line(c->log, it->find);
-        if (weigh_contradiction(it, &s) || weigh_again(c, it) || weigh_other(it, &s) || weigh_start(c, it) ||
-            weigh_pool_and_handle(c, it) || weigh_context(it) || weigh_fragments(it, &s) || weigh_pool(c, it, &s) ||
-            weigh_summary(c, it) || weigh_size(it, &s) || weigh_trials(c, it))
+        if (weigh_contradiction(it, &s) || weigh_again(c, it) || weigh_free(it, &s) || weigh_other(it, &s) ||
+            weigh_start(c, it) || weigh_pool_and_handle(c, it) || weigh_context(it) || weigh_fragments(it, &s) ||
+            weigh_pool(c, it, &s) || weigh_summary(c, it) || weigh_size(it, &s) || weigh_trials(c, it))
             continue;
         weigh_capacity(it, &s);
         exclude(it, &s);
