@@ -9,7 +9,8 @@ A case begins with `@@ NUMBER CAUSE: CURE`. The fields below it are patterns for
   from   the thread that says what cured it
   open   why no advice can be right yet; the line need not help
 
-The advice was written with the odd cases. The even ones were only measured.
+Up to 100, the advice was written with the odd cases, and the even ones were only measured. From 101 on, each group was
+measured before a row was written for it, which is what an unknown log can expect; then rows were written with it.
 """
 import argparse
 import json

@@ -36,6 +36,55 @@ static bool is_in_log(const gwi_log_case *c, const char *word, size_t bytes)
            (c->told != NULL && c->told->run_count > 1 && is_in(&c->told->before, true, word, bytes));
 }
 
+/* True if the last frame of a traceback is in an installed package, not in the program. */
+static bool is_raised_in_package(const gw_log *log)
+{
+    const gw_log_find *last = NULL;
+    for (size_t i = 0; i < log->find_count; i++)
+        last = log->find[i].sign == GW_SAYS_FRAME ? &log->find[i] : last;
+    return last != NULL && strstr(last->text, "-packages") != NULL;
+}
+
+/* Return the message of the last exception, "" if there is none. */
+static const char *last_message(const gw_log *log)
+{
+    const char *message = NULL;
+    for (size_t i = 0; i < log->find_count; i++) {
+        if (log->find[i].sign == GW_SAYS_EXCEPTION && gw_log_text(&log->find[i], "text") != NULL)
+            message = gw_log_text(&log->find[i], "text");
+    }
+    return message != NULL ? message : "";
+}
+
+/* True if the last exception's message says what to do or what is needed. */
+static bool asks_for_something(const gw_log *log)
+{
+    static const char *const words[] = {"lease ",       "pip install", "equire",    "nstead",   "pgrade",
+                                        "must be",      "at least",    "or higher", "or newer", "or later",
+                                        "only support", "ou need",     "ou can"};
+    const char *message = last_message(log);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strstr(message, words[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Return the name behind "No module named '", NULL if no message has it. */
+static const char *missing_module(const gw_log *log)
+{
+    static const char before[] = "No module named '";
+    const char *at = strstr(last_message(log), before);
+    return at != NULL ? at + sizeof before - 1 : NULL;
+}
+
+/* True if the missing module is a part of a package, "package.part". */
+static bool is_part_missing(const gw_log *log)
+{
+    const char *name = missing_module(log);
+    return name != NULL && name[strcspn(name, ".'")] == '.';
+}
+
 /* True if one text of the group, which are separated by |, is in the log, or describes the card. */
 static bool has_one_of(const gwi_log_case *c, const char *group, const char *end)
 {
@@ -46,6 +95,9 @@ static bool has_one_of(const gwi_log_case *c, const char *group, const char *end
         size_t bytes = (size_t)((stop != NULL ? stop : end) - group);
         bool holds = gw_begins(group, "@older-card")   ? card != 0 && card < turing
                      : gw_begins(group, "@newer-card") ? card >= blackwell
+                     : gw_begins(group, "@in-package") ? is_raised_in_package(c->log)
+                     : gw_begins(group, "@asks")       ? asks_for_something(c->log)
+                     : gw_begins(group, "@part")       ? is_part_missing(c->log)
                                                        : is_in_log(c, group, bytes);
         if (holds)
             return true;
@@ -68,38 +120,71 @@ static bool applies(const gwi_log_case *c, const char *words)
     }
 }
 
-/* Write the Python package in whose code the last frame of the log is to `out`. Frames of PyTorch and of programs that
- * only call others do not count. */
+/* Write the Python package in whose code the innermost frame of the log is to `out`: the last one of a traceback, the
+ * first one below "Fatal Python error". Frames of PyTorch and of programs that only call others do not count. */
 static void find_package(const gw_log *log, char out[PACKAGE_MAX])
 {
     static const char *const callers[] = {"torch", "accelerate", "ray", "gradio", "uvicorn", "starlette", "tqdm"};
     char name[PACKAGE_MAX];
+    bool is_crash = false, is_found = false;
     snprintf(out, PACKAGE_MAX, "the library of the last frame");
-    for (size_t i = 0; i < log->find_count; i++) {
+    for (size_t i = 0; i < log->find_count && !(is_crash && is_found); i++) {
         const char *at = strstr(log->find[i].text, "-packages");
+        if (strstr(log->find[i].text, "Fatal Python error") != NULL) {
+            is_crash = true;
+            is_found = false;
+        }
         if (at == NULL)
             continue;
         at += strlen("-packages") + 1;
         size_t bytes = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
         snprintf(name, sizeof name, "%.*s", (int)(bytes < PACKAGE_MAX ? bytes : 0), at);
-        if (name[0] != '\0' && (at[bytes] == '/' || at[bytes] == '\\') && !GW_IS_ONE_OF(name, callers))
+        is_found = name[0] != '\0' && (at[bytes] == '/' || at[bytes] == '\\') && !GW_IS_ONE_OF(name, callers);
+        if (is_found)
             snprintf(out, PACKAGE_MAX, "%s", name);
     }
 }
 
+/* Write what stands for a mark of an advice to `out`. Returns the mark's length, 0 if `text` begins with none. */
+static size_t read_mark(const gw_log *log, const char *text, char *out, size_t bytes)
+{
+    static const char package[] = "{package}", message[] = "{message}", module[] = "{module}";
+    char name[PACKAGE_MAX];
+    if (gw_begins(text, package)) {
+        find_package(log, name);
+        snprintf(out, bytes, "%s", name);
+        return sizeof package - 1;
+    }
+    if (gw_begins(text, message)) {
+        const char *said = last_message(log);
+        size_t length = strlen(said);
+        snprintf(out, bytes, "%.*s", (int)(length - (length > 0 && said[length - 1] == '.')), said);
+        return sizeof message - 1;
+    }
+    if (gw_begins(text, module)) {
+        const char *missing = missing_module(log);
+        snprintf(out, bytes, "%.*s", missing != NULL ? (int)strcspn(missing, ".'") : 0, missing != NULL ? missing : "");
+        return sizeof module - 1;
+    }
+    return 0;
+}
+
+/* Add the lines of an advice, with the names of this log for its marks. */
 static bool add_lines(const gw_log *log, const char *advice, gw_string_list *next)
 {
-    static const char mark[] = "{package}";
-    char package[PACKAGE_MAX];
+    enum { ADVICE_MAX = 600, MARK_MAX = 240 };
     bool good = true;
-    find_package(log, package);
     while (*advice != '\0' && good) {
-        size_t bytes = strcspn(advice, "\n");
-        const char *at = memmem(advice, bytes, mark, sizeof mark - 1);
-        size_t head = at != NULL ? (size_t)(at - advice) : bytes, tail = at != NULL ? head + sizeof mark - 1 : bytes;
-        good = gwi_list_addf(next, "%.*s%s%.*s", (int)head, advice, at != NULL ? package : "", (int)(bytes - tail),
-                             advice + tail);
-        advice += bytes + (advice[bytes] == '\n');
+        char line[ADVICE_MAX], text[MARK_MAX];
+        size_t length = 0;
+        while (*advice != '\0' && *advice != '\n' && length < sizeof line - MARK_MAX) {
+            size_t mark = read_mark(log, advice, text, sizeof text);
+            length += (size_t)snprintf(line + length, sizeof line - length, "%.*s", mark != 0 ? MARK_MAX : 1,
+                                       mark != 0 ? text : advice);
+            advice += mark != 0 ? mark : 1;
+        }
+        good = gwi_list_add(next, line);
+        advice += *advice == '\n';
     }
     return good;
 }
