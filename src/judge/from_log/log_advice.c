@@ -59,9 +59,9 @@ static const char *last_message(const gw_log *log)
 /* True if the last exception's message says what to do or what is needed. */
 static bool asks_for_something(const gw_log *log)
 {
-    static const char *const words[] = {"lease ",       "pip install", "equire",    "nstead",   "pgrade",
-                                        "must be",      "at least",    "or higher", "or newer", "or later",
-                                        "only support", "ou need",     "ou can"};
+    static const char *const words[] = {"lease ",   "pip install",  "equires ", "is required", "nstead",
+                                        "pgrade",   "must be",      "at least", "or higher",   "or newer",
+                                        "or later", "only support", "ou need",  "ou can"};
     const char *message = last_message(log);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strstr(message, words[i]) != NULL)
