@@ -716,7 +716,8 @@ GW_TEST(advice_fits_the_program)
 }
 
 /* The groups of a row: one text of each, none of a group with !, and the card. */
-#define NO_KERNEL "CUDA error: no kernel image is available for execution on the device\n"
+#define RAISED_IN(file) "Traceback (most recent call last):\n  File \"" file "\", line 3, in f\n    g()\n"
+#define NO_KERNEL       "CUDA error: no kernel image is available for execution on the device\n"
 GW_TEST(advice_needs_all_its_words)
 {
     static const struct {
@@ -742,6 +743,20 @@ GW_TEST(advice_needs_all_its_words)
          "2. set --mem-fraction-static to a smaller value\n",
          "The log lists solutions; this one suits it: set --mem-fraction-static to a smaller value", true},
         {"RuntimeError: CUDA out of memory.\n1. use the model\n", "The log lists solutions", false},
+        {RAISED_IN("/env/lib/python3.11/site-packages/foo/ops.py") "RuntimeError: Ninja is required to load it.\n",
+         "The message says what is needed: Ninja is required to load it", true},
+        {RAISED_IN("/env/lib/python3.11/site-packages/foo/ops.py") "RuntimeError: no such layer\n",
+         "The message says what is needed", false},
+        {RAISED_IN("/srv/train.py") "RuntimeError: Ninja is required to load it.\n", "The message says what is needed",
+         false},
+        {RAISED_IN("/env/lib/python3.11/site-packages/foo/ops.py") "ModuleNotFoundError: No module named 'bar.ext'\n",
+         "The installed release of bar lacks this part, so it does not fit foo", true},
+        {RAISED_IN("/env/lib/python3.11/site-packages/foo/ops.py") "ModuleNotFoundError: No module named 'bar'\n",
+         "The installed release of", false},
+        {"Fatal Python error: Aborted\nThread 0x1 (most recent call first):\n"
+         "  File \"/env/lib/site-packages/inner/a.py\", line 1 in f\n"
+         "  File \"/env/lib/site-packages/outer/b.py\", line 2 in g\nAborted (core dumped)\n",
+         "The crash is in the compiled code of inner", true},
     };
     need_logs();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
