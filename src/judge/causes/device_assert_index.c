@@ -43,8 +43,8 @@ const gw_cause gwi_cause_device_assert_index = {
     .fixes =
         {[GW_FRAMEWORK_RAW] = "Before the launch, check the values that the assertion names",
          [GW_FRAMEWORK_TORCH] =
-             "Check the range of labels against the number of classes, token ids against the embedding's size, and "
-             "the padding index\n"
+             "Check the range of labels against the number of classes, token ids against the embedding's size, the "
+             "longest input against the positions, and the padding index\n"
              "Run the failing batch on the CPU: the exception then names the line"},
     .depth = GWI_IS_FAULT,
     .judge = judge,

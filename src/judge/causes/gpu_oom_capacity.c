@@ -276,18 +276,20 @@ const gw_cause gwi_cause_gpu_oom_capacity = {
     .summary = "The live working set does not fit on the GPU.",
     .proof = "a request that was refused for lack of memory, where the memory of the process plus the request exceeds "
              "the limit, and no other process, fragmentation or growth explains the refusal",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Use a smaller batch: activations shrink in proportion\n"
-                                   "Before the largest step, free what is no longer needed; use smaller workspaces\n"
-                                   "Tile the problem, or use a GPU with more memory",
-              [GW_FRAMEWORK_TORCH] =
-                  "Use a smaller micro-batch with gradient accumulation: activations shrink in proportion\n"
-                  "Use torch.autocast(\"cuda\", torch.bfloat16)\n"
-                  "Use torch.utils.checkpoint on the largest blocks\n"
-                  "Shard model and optimizer states (FSDP, ZeRO), or use an 8-bit optimizer",
-              [GW_FRAMEWORK_TENSORFLOW] = "Use a smaller batch\nUse the mixed_precision policy\n"
-                                          "Use tf.recompute_grad on the largest blocks",
-              [GW_FRAMEWORK_JAX] = "Use a smaller batch\nUse bfloat16\nUse jax.checkpoint on the largest blocks\n"
-                                   "Donate arguments that are overwritten (donate_argnums)"},
+    .fixes =
+        {[GW_FRAMEWORK_RAW] = "Use a smaller batch: activations shrink in proportion\n"
+                              "Before the largest step, free what is no longer needed; use smaller workspaces\n"
+                              "Tile the problem, or use a GPU with more memory",
+         [GW_FRAMEWORK_TORCH] =
+             "Use a smaller batch: activations shrink in proportion (in a training, gradient accumulation keeps its "
+             "effect)\n"
+             "Use torch.autocast(\"cuda\", torch.bfloat16)\n"
+             "Use torch.utils.checkpoint on the largest blocks\n"
+             "Shard model and optimizer states (FSDP, ZeRO), or use an 8-bit optimizer",
+         [GW_FRAMEWORK_TENSORFLOW] = "Use a smaller batch\nUse the mixed_precision policy\n"
+                                     "Use tf.recompute_grad on the largest blocks",
+         [GW_FRAMEWORK_JAX] = "Use a smaller batch\nUse bfloat16\nUse jax.checkpoint on the largest blocks\n"
+                              "Donate arguments that are overwritten (donate_argnums)"},
     .is_remainder = true,
     .replay = GWI_REPLAY,
     .judge = judge,

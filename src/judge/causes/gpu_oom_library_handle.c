@@ -142,8 +142,11 @@ const gw_cause gwi_cause_gpu_oom_library_handle = {
         "a refused request for memory and a library status such as NOT_INITIALIZED or ALLOC_FAILED right after it, "
         "with no fault on the device before; the status is on stderr or, with --deep, in cuDNN's own log",
     .fixes =
-        {[GW_FRAMEWORK_RAW] = "Create the library's handles early, before the memory is taken\n"
-                              "Limit workspaces: CUBLAS_WORKSPACE_CONFIG=:4096:2, cuDNN's workspace limit",
+        {[GW_FRAMEWORK_RAW] =
+             "If nvidia-smi shows a nearly full card, end other processes or use less memory; if not, an "
+             "older copy of the library may be loaded (LD_LIBRARY_PATH)\n"
+             "Create the library's handles early, before the memory is taken\n"
+             "Limit workspaces: CUBLAS_WORKSPACE_CONFIG=:4096:2, cuDNN's workspace limit",
          [GW_FRAMEWORK_TORCH] = "Leave room: torch.cuda.set_per_process_memory_fraction(0.9), or a smaller batch\n"
                                 "Create the handles early: run one small convolution and one matmul first\n"
                                 "Set torch.backends.cudnn.benchmark = False; set CUBLAS_WORKSPACE_CONFIG=:4096:2",

@@ -115,11 +115,16 @@ const gw_cause gwi_cause_peer_died = {
         "an NCCL collective as the last launch that nothing has waited for, no other progress of the program, and "
         "another rank that ended before or stands still elsewhere; or ranks that are all idle at different places, "
         "without output, GPU calls or bytes read and written, and without anybody outside of the job to wait for",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Look at the missing rank first: its first error is the root cause\n"
-                                   "Check that all ranks call the same collectives in the same order",
-              [GW_FRAMEWORK_TORCH] = "Look at the missing rank first: its first error is the root cause\n"
-                                     "TORCH_DISTRIBUTED_DEBUG=DETAIL reports ranks that call different collectives; "
-                                     "unequal batches need join() or drop_last"},
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Find the rank that did not come: its first error is the root cause; if it had none and was still working "
+             "(reading, evaluating, saving), raise the timeout or let the others wait for it\n"
+             "Check that all ranks call the same collectives in the same order",
+         [GW_FRAMEWORK_TORCH] =
+             "Find the rank that did not come: its first error is the root cause; if it had none and was still working "
+             "(reading, evaluating, saving), raise the timeout or let the others wait for it\n"
+             "TORCH_DISTRIBUTED_DEBUG=DETAIL reports ranks that call different collectives; "
+             "unequal batches need join() or drop_last"},
     .judge = judge_peer_died,
 };
 

@@ -102,13 +102,15 @@ const gw_cause gwi_cause_no_device_visible = {
     .id = "no-device-visible",
     .summary = "The driver shows no card to this process.",
     .proof = "result 100 from cuInit",
-    .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Check CUDA_VISIBLE_DEVICES: an empty value, -1 and unknown UUIDs hide all cards\n"
-                  "In a container: start it with --gpus all; in a cluster: request a GPU from the scheduler\n"
-                  "Check whether nvidia-smi shows a card here, and whether the kernel driver is loaded",
-              [GW_FRAMEWORK_JAX] =
-                  "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\": plain jax has no GPU\n"
-                  "Set JAX_PLATFORMS=cuda for one run: JAX then reports why it finds no GPU\n"
-                  "Check CUDA_VISIBLE_DEVICES, and whether nvidia-smi shows a card here (in a container: --gpus all)"},
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Run nvidia-smi in the same place: if it shows no card, start the container with --gpus all, request a "
+             "GPU from the scheduler, or install and load the driver\n"
+             "If it shows one, check CUDA_VISIBLE_DEVICES (an empty value, -1 and unknown UUIDs hide all cards), "
+             "and whether the framework's build has CUDA",
+         [GW_FRAMEWORK_JAX] =
+             "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\": plain jax has no GPU\n"
+             "Set JAX_PLATFORMS=cuda for one run: JAX then reports why it finds no GPU\n"
+             "Check CUDA_VISIBLE_DEVICES, and whether nvidia-smi shows a card here (in a container: --gpus all)"},
     .judge = judge,
 };

@@ -43,6 +43,7 @@ typedef struct gwi_log_context {
     bool version_by_message;  /* guessed from a message's form: the real version may be older */
     const char *card;         /* "Tesla T4"; NULL: not known */
     uint64_t card_bytes;      /* 0: not known */
+    gw_version capability;    /* compute capability of the card; 0: not known */
     bool card_lacks_bfloat16; /* false: the card has bfloat16, or this is not known */
     const char *driver;       /* NULL: not known */
 } gwi_log_context;

@@ -16,51 +16,175 @@ static const struct {
 #include "log_advice.def"
 #undef GWI_ADVICE
 };
-enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+enum { ROW_COUNT = sizeof rows / sizeof rows[0], PACKAGE_MAX = 48 };
 
-static bool is_in_log(const gw_log *log, const char *word, size_t bytes)
+static bool is_in(const gw_log *log, bool only_surroundings, const char *word, size_t bytes)
 {
     for (size_t i = 0; i < log->find_count; i++) {
-        if (memmem(log->find[i].text, strlen(log->find[i].text), word, bytes) != NULL)
+        const gw_log_find *find = &log->find[i];
+        if ((!only_surroundings || find->sign == GW_SAYS_SURROUNDINGS) &&
+            memmem(find->text, strlen(find->text), word, bytes) != NULL)
             return true;
     }
     return false;
 }
 
-/* True if all texts of the list, which are separated by &, are in the log. */
-static bool are_in_log(const gw_log *log, const char *list, size_t bytes)
+/* True if the word is in the run that is judged, or if an earlier run of the text shows the same surroundings. */
+static bool is_in_log(const gwi_log_case *c, const char *word, size_t bytes)
 {
-    const char *end = list + bytes;
-    while (list < end) {
-        const char *stop = memchr(list, '&', (size_t)(end - list));
-        size_t word = (size_t)((stop != NULL ? stop : end) - list);
-        if (!is_in_log(log, list, word))
-            return false;
-        list += word + 1;
-    }
-    return true;
+    return is_in(c->log, false, word, bytes) ||
+           (c->told != NULL && c->told->run_count > 1 && is_in(&c->told->before, true, word, bytes));
 }
 
-/* True if the log contains all texts of one alternative. `words` has the alternatives, separated by |. */
-static bool applies(const gw_log *log, const char *words)
+/* True if the last frame of a traceback is in an installed package, not in the program. */
+static bool is_raised_in_package(const gw_log *log)
+{
+    const gw_log_find *last = NULL;
+    for (size_t i = 0; i < log->find_count; i++)
+        last = log->find[i].sign == GW_SAYS_FRAME ? &log->find[i] : last;
+    return last != NULL && strstr(last->text, "-packages") != NULL;
+}
+
+/* Return the message of the last exception, "" if there is none. */
+static const char *last_message(const gw_log *log)
+{
+    const char *message = NULL;
+    for (size_t i = 0; i < log->find_count; i++) {
+        if (log->find[i].sign == GW_SAYS_EXCEPTION && gw_log_text(&log->find[i], "text") != NULL)
+            message = gw_log_text(&log->find[i], "text");
+    }
+    return message != NULL ? message : "";
+}
+
+/* True if the last exception's message says what to do or what is needed. */
+static bool asks_for_something(const gw_log *log)
+{
+    static const char *const words[] = {"lease ",   "pip install",  "equires ", "is required", "nstead",
+                                        "pgrade",   "must be",      "at least", "or higher",   "or newer",
+                                        "or later", "only support", "ou need",  "ou can"};
+    const char *message = last_message(log);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strstr(message, words[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Return the name behind "No module named '", NULL if no message has it. */
+static const char *missing_module(const gw_log *log)
+{
+    static const char before[] = "No module named '";
+    const char *at = strstr(last_message(log), before);
+    return at != NULL ? at + sizeof before - 1 : NULL;
+}
+
+/* True if the missing module is a part of a package, "package.part". */
+static bool is_part_missing(const gw_log *log)
+{
+    const char *name = missing_module(log);
+    return name != NULL && name[strcspn(name, ".'")] == '.';
+}
+
+/* True if one text of the group, which are separated by |, is in the log, or describes the card. */
+static bool has_one_of(const gwi_log_case *c, const char *group, const char *end)
+{
+    const gw_version turing = gw_version_of(7, 5, 0), blackwell = gw_version_of(10, 0, 0);
+    gw_version card = c->context.capability;
+    while (group < end) {
+        const char *stop = memchr(group, '|', (size_t)(end - group));
+        size_t bytes = (size_t)((stop != NULL ? stop : end) - group);
+        bool holds = gw_begins(group, "@older-card")   ? card != 0 && card < turing
+                     : gw_begins(group, "@newer-card") ? card >= blackwell
+                     : gw_begins(group, "@in-package") ? is_raised_in_package(c->log)
+                     : gw_begins(group, "@asks")       ? asks_for_something(c->log)
+                     : gw_begins(group, "@part")       ? is_part_missing(c->log)
+                                                       : is_in_log(c, group, bytes);
+        if (holds)
+            return true;
+        group += bytes + 1;
+    }
+    return false;
+}
+
+/* True if all groups of a row's words hold. */
+static bool applies(const gwi_log_case *c, const char *words)
 {
     for (;;) {
-        size_t bytes = strcspn(words, "|");
-        if (are_in_log(log, words, bytes))
-            return true;
-        if (words[bytes] == '\0')
+        const char *end = words + strcspn(words, "&");
+        bool is_absent = *words == '!';
+        if (has_one_of(c, words + is_absent, end) == is_absent)
             return false;
-        words += bytes + 1;
+        if (*end == '\0')
+            return true;
+        words = end + 1;
     }
 }
 
-static bool add_lines(const char *advice, gw_string_list *next)
+/* Write the Python package in whose code the innermost frame of the log is to `out`: the last one of a traceback, the
+ * first one below "Fatal Python error". Frames of PyTorch and of programs that only call others do not count. */
+static void find_package(const gw_log *log, char out[PACKAGE_MAX])
 {
+    static const char *const callers[] = {"torch", "accelerate", "ray", "gradio", "uvicorn", "starlette", "tqdm"};
+    char name[PACKAGE_MAX];
+    bool is_crash = false, is_found = false;
+    snprintf(out, PACKAGE_MAX, "the library of the last frame");
+    for (size_t i = 0; i < log->find_count && !(is_crash && is_found); i++) {
+        const char *at = strstr(log->find[i].text, "-packages");
+        if (strstr(log->find[i].text, "Fatal Python error") != NULL) {
+            is_crash = true;
+            is_found = false;
+        }
+        if (at == NULL)
+            continue;
+        at += strlen("-packages") + 1;
+        size_t bytes = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+        snprintf(name, sizeof name, "%.*s", (int)(bytes < PACKAGE_MAX ? bytes : 0), at);
+        is_found = name[0] != '\0' && (at[bytes] == '/' || at[bytes] == '\\') && !GW_IS_ONE_OF(name, callers);
+        if (is_found)
+            snprintf(out, PACKAGE_MAX, "%s", name);
+    }
+}
+
+/* Write what stands for a mark of an advice to `out`. Returns the mark's length, 0 if `text` begins with none. */
+static size_t read_mark(const gw_log *log, const char *text, char *out, size_t bytes)
+{
+    static const char package[] = "{package}", message[] = "{message}", module[] = "{module}";
+    char name[PACKAGE_MAX];
+    if (gw_begins(text, package)) {
+        find_package(log, name);
+        snprintf(out, bytes, "%s", name);
+        return sizeof package - 1;
+    }
+    if (gw_begins(text, message)) {
+        const char *said = last_message(log);
+        size_t length = strlen(said);
+        snprintf(out, bytes, "%.*s", (int)(length - (length > 0 && said[length - 1] == '.')), said);
+        return sizeof message - 1;
+    }
+    if (gw_begins(text, module)) {
+        const char *missing = missing_module(log);
+        snprintf(out, bytes, "%.*s", missing != NULL ? (int)strcspn(missing, ".'") : 0, missing != NULL ? missing : "");
+        return sizeof module - 1;
+    }
+    return 0;
+}
+
+/* Add the lines of an advice, with the names of this log for its marks. */
+static bool add_lines(const gw_log *log, const char *advice, gw_string_list *next)
+{
+    enum { ADVICE_MAX = 600, MARK_MAX = 240 };
     bool good = true;
     while (*advice != '\0' && good) {
-        size_t bytes = strcspn(advice, "\n");
-        good = gwi_list_addf(next, "%.*s", (int)bytes, advice);
-        advice += bytes + (advice[bytes] == '\n');
+        char line[ADVICE_MAX], text[MARK_MAX];
+        size_t length = 0;
+        while (*advice != '\0' && *advice != '\n' && length < sizeof line - MARK_MAX) {
+            size_t mark = read_mark(log, advice, text, sizeof text);
+            length += (size_t)snprintf(line + length, sizeof line - length, "%.*s", mark != 0 ? MARK_MAX : 1,
+                                       mark != 0 ? text : advice);
+            advice += mark != 0 ? mark : 1;
+        }
+        good = gwi_list_add(next, line);
+        advice += *advice == '\n';
     }
     return good;
 }
@@ -102,15 +226,66 @@ static bool add_for_driver(const gwi_log_case *c, gw_string_list *next)
                          gw_version_text(text, cuda));
 }
 
+/* ---- what the log itself advises ---- */
+
+/* Repeat the solution that suits the cause, if the log lists several in successive lines. Programs list the same ones
+ * for each failure of a step. */
+static bool add_own_solution(const gwi_log_case *c, const char *cause, gw_string_list *next)
+{
+    static const struct {
+        const char *cause, *words;
+    } fits[] = {{"gpu-oom", "smaller"}, {"gpu-oom", "educe"}, {"gpu-oom", "ower"}, {"graph-capture", "torch compile"}};
+    const gw_log_find *first = NULL, *best = NULL, *before = NULL;
+    for (size_t i = 0; i < c->log->find_count; i++) {
+        const gw_log_find *find = &c->log->find[i];
+        if (find->sign != GW_SAYS_OWN_SOLUTION)
+            continue;
+        if (before != NULL && find->order == before->order + 1 && first == NULL)
+            first = before;
+        before = find;
+        for (size_t k = 0; k < sizeof fits / sizeof fits[0] && best == NULL; k++) {
+            if (gw_begins(cause, fits[k].cause) && strstr(find->text, fits[k].words) != NULL)
+                best = find;
+        }
+    }
+    if (first == NULL)
+        return true;
+    return gwi_list_addf(next, "The log lists solutions; this one suits it: %.300s",
+                         gw_log_text(best != NULL ? best : first, "solution"));
+}
+
+/* Say which CUDA toolkit knows the architecture that nvcc rejected. */
+static bool add_for_toolkit(const gwi_log_case *c, gw_string_list *next)
+{
+    enum { TEN = 10 };
+    const gw_log_find *find = gwi_log_first(c->log, GW_SAYS_TOOLKIT_ARCH);
+    int64_t number;
+    char first[GW_VERSION_TEXT_MAX], last[GW_VERSION_TEXT_MAX];
+    if (find == NULL || !gw_log_number(find, "arch", &number))
+        return true;
+    const gw_capability *row = gw_data_capability(gw_version_of((unsigned)(number / TEN), (unsigned)(number % TEN), 0));
+    if (row != NULL && row->cuda_last != 0)
+        return gwi_list_addf(next,
+                             "nvcc of a toolkit after CUDA %s no longer knows compute_%lld: remove it from the list of "
+                             "architectures (TORCH_CUDA_ARCH_LIST, CMAKE_CUDA_ARCHITECTURES, -gencode)",
+                             gw_version_text(last, row->cuda_last), (long long)number);
+    return gwi_list_addf(next,
+                         "Build with a newer CUDA toolkit%s%s, or only for architectures that this nvcc knows (nvcc "
+                         "--list-gpu-arch; TORCH_CUDA_ARCH_LIST, CMAKE_CUDA_ARCHITECTURES)",
+                         row != NULL ? ", at least " : "", row != NULL ? gw_version_text(first, row->cuda_first) : "");
+}
+
 bool gwi_log_add_advice(const gwi_log_case *c, const char *cause, bool *ret_replaces, gw_string_list *next)
 {
-    bool good = !is_about_the_driver(cause) || add_for_driver(c, next);
-    *ret_replaces = false;
-    for (size_t i = 0; i < ROW_COUNT && good; i++) {
-        if (!gw_begins(cause, rows[i].cause) || !applies(c->log, rows[i].words))
+    bool good = add_own_solution(c, cause, next) && (!is_about_the_driver(cause) || add_for_driver(c, next));
+    *ret_replaces = gwi_log_first(c->log, GW_SAYS_TOOLKIT_ARCH) != NULL && gw_begins(cause, "library-too-old");
+    if (*ret_replaces)
+        return good && add_for_toolkit(c, next);
+    for (size_t i = 0; i < ROW_COUNT && good && !*ret_replaces; i++) {
+        if (!gw_begins(cause, rows[i].cause) || !applies(c, rows[i].words))
             continue;
-        good = add_lines(rows[i].advice, next);
-        *ret_replaces = *ret_replaces || rows[i].replaces;
+        good = add_lines(c->log, rows[i].advice, next);
+        *ret_replaces = rows[i].replaces;
     }
     return good;
 }

@@ -45,8 +45,12 @@ enum { RULE_COUNT = sizeof rules / sizeof rules[0] };
  * the reverse, too. Libraries use the same words for both. */
 static bool is_about_other_memory(const gw_log *log, const gw_log_find *find)
 {
+    /* A notebook prints only the exception's type above the traceback; its text follows below. */
+    if (find->sign == GW_SAYS_HOST_MEMORY && strstr(find->text, "Traceback (most recent call last)") != NULL)
+        return true;
     if (find->sign == GW_SAYS_HOST_MEMORY) /* the RMM library raises MemoryError for the card's memory, too */
-        return gw_log_in_line(log, GW_SAYS_NO_MEMORY_LEFT, find->order) != NULL;
+        return gw_log_in_line(log, GW_SAYS_NO_MEMORY_LEFT, find->order) != NULL ||
+               gw_log_in_line(log, GW_SAYS_CUDA_RUNTIME_NAME, find->order) != NULL;
     bool words = find->sign == GW_SAYS_TF_OOM_TENSOR || find->sign == GW_SAYS_BFC_OOM || find->sign == GW_SAYS_XLA_OOM;
     return words && gw_log_in_line(log, GW_SAYS_HOST_MEMORY, find->order) != NULL;
 }

@@ -355,6 +355,10 @@ static void say_exception(const gwi_log_case *c, const gwi_statement *end, gwi_f
     else
         gwi_headline(finding, "the %s ends with %s about the GPU, which this version of gpuwhy does not recognise%s",
                      what, type, end->cause_count > 0 ? "; its words suggest this cause" : "");
+    if (!own && end->cause_count == 0)
+        gwi_next(finding,
+                 "Do what the message asks for, if it asks for something; if not, look for its text in the issues "
+                 "of the library that raised it");
     gwi_log_say_line(c, finding, end->find);
 }
 

@@ -2,6 +2,7 @@
 #include "gwi_log.h"
 #include "gwi_request.h"
 
+#include "gw_regressions.h"
 #include "gw_text.h"
 
 #include <stdio.h>
@@ -74,6 +75,7 @@ void gwi_log_look_around(gwi_log_case *c)
     if (total == NULL)
         total = gwi_log_first(c->log, GW_SAYS_TF_TOTAL_MEMORY);
     context->card = card != NULL ? gw_log_text(card, "name") : NULL;
+    context->capability = context->card != NULL ? gw_data_capability_named(context->card) : 0;
     context->driver = driver != NULL ? gw_log_text(driver, "version") : NULL;
     context->card_lacks_bfloat16 = context->card != NULL && lacks_bfloat16(context->card);
     if (total != NULL && !gw_log_bytes(total, "total", &context->card_bytes))

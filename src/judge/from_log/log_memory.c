@@ -188,6 +188,19 @@ static bool weigh_other(gwi_statement *it, const sums *s)
     return true;
 }
 
+/* If far more was free on the card than was requested, neither the program nor other processes filled it. */
+static bool weigh_free(gwi_statement *it, const sums *s)
+{
+    enum { TIMES = 4 };
+    char wanted[GW_BYTES_TEXT_MAX], free_text[GW_BYTES_TEXT_MAX];
+    if (!s->has_free || !s->has_wanted || is_at_own_limit(s) || s->free < GIB || s->free / TIMES < s->wanted)
+        return false;
+    gwi_log_decide(it, "gpu-oom-fragmentation", GW_HYPOTHESIS,
+                   "%s were free on the card when %s was refused: the memory that is in use does not explain it",
+                   gw_bytes_text(free_text, s->free), gw_bytes_text(wanted, s->wanted));
+    return true;
+}
+
 static bool weigh_fragments(gwi_statement *it, const sums *s)
 {
     char idle[GW_BYTES_TEXT_MAX], wanted[GW_BYTES_TEXT_MAX];
@@ -237,6 +250,30 @@ static bool weigh_size(gwi_statement *it, const sums *s)
     gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED, "one request of %s is larger than the available %s",
                    gw_bytes_text(wanted, s->wanted), gw_bytes_text(total, limit));
     return true;
+}
+
+static void drop_cause(gwi_statement *it, const char *cause)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < it->cause_count; i++) {
+        if (strcmp(it->cause[i], cause) != 0)
+            it->cause[kept++] = it->cause[i];
+    }
+    it->cause_count = kept;
+}
+
+/* Exclude what the numbers of PyTorch's message exclude: all that others hold, and all that is idle in the pool, would
+ * not have been enough for the request. */
+static void exclude(gwi_statement *it, const sums *s)
+{
+    uint64_t held = s->has_own ? s->own : s->reserved, taken = s->free + held;
+    if (!s->has_total || !s->has_free || !s->has_wanted || !(s->has_own || s->has_reserved) || taken > s->total)
+        return;
+    if (s->total - taken + s->free < s->wanted)
+        drop_cause(it, "gpu-oom-other-process");
+    if (s->has_reserved && s->has_allocated && s->reserved >= s->allocated &&
+        s->reserved - s->allocated + s->free < s->wanted)
+        drop_cause(it, "gpu-oom-fragmentation");
 }
 
 static bool weigh_capacity(gwi_statement *it, const sums *s)
@@ -399,16 +436,6 @@ static bool weigh_context(gwi_statement *it)
 
 /* ---- handles of libraries ---- */
 
-static void drop_cause(gwi_statement *it, const char *cause)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < it->cause_count; i++) {
-        if (strcmp(it->cause[i], cause) != 0)
-            it->cause[kept++] = it->cause[i];
-    }
-    it->cause_count = kept;
-}
-
 /* If a library could not create its handle or be initialised, and the framework then printed that enough memory was
  * free, memory is not the reason. */
 static void weigh_handle(const gwi_log_case *c, gwi_statement *it)
@@ -436,10 +463,11 @@ void gwi_log_weigh_memory(gwi_log_case *c)
         if (!is_memory(it))
             continue;
         sums s = sums_of_line(c->log, it->find);
-        if (weigh_contradiction(it, &s) || weigh_again(c, it) || weigh_other(it, &s) || weigh_start(c, it) ||
-            weigh_pool_and_handle(c, it) || weigh_context(it) || weigh_fragments(it, &s) || weigh_pool(c, it, &s) ||
-            weigh_summary(c, it) || weigh_size(it, &s) || weigh_trials(c, it))
+        if (weigh_contradiction(it, &s) || weigh_again(c, it) || weigh_free(it, &s) || weigh_other(it, &s) ||
+            weigh_start(c, it) || weigh_pool_and_handle(c, it) || weigh_context(it) || weigh_fragments(it, &s) ||
+            weigh_pool(c, it, &s) || weigh_summary(c, it) || weigh_size(it, &s) || weigh_trials(c, it))
             continue;
         weigh_capacity(it, &s);
+        exclude(it, &s);
     }
 }
