@@ -43,12 +43,17 @@ def ranks_of(address):
 
 
 class Ras:
-    """Answers like RAS. `silent`: as many connections get no answer; `old`: no JSON; `strange`: pids of another job."""
+    """Answers like RAS. `silent`: as many connections get no answer; `old`: no JSON; `strange`: pids of another job; `user`: who
+    listens."""
 
-    def __init__(self, silent=0, old=False, strange=False):
+    def __init__(self, silent=0, old=False, strange=False, user=0):
         self.silent, self.old, self.strange = silent, old, strange
         self.count = self.reports = 0
+        if user != 0:
+            os.seteuid(user)
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=16)
+        if user != 0:
+            os.seteuid(0)
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
 
@@ -152,6 +157,9 @@ def main():
             check(all(mark in answer for answer in found), f"{name}: {found}")
             check(server.reports > 0, f"{name}: RAS was not asked")
         poke(folder, Ras())
+        if os.geteuid() == 0:
+            server = Ras(user=65534)
+            check(run(folder, server) == [] and server.count == 0, "another user listens: it was asked")
         server = Ras()
         check(run(folder, server, "--no-ras") == [] and server.count == 0, "--no-ras: RAS was asked")
     print(f"{len(failures)} failures")

@@ -3,7 +3,7 @@
  * RAS is a thread of each process with NCCL 2.24 or later. It listens on a TCP port, which all processes of a user may
  * share, so a question may reach a stopped process, or one of another job. So several connections ask at once, the
  * first whole answer counts, and an answer without one of the given pids is discarded. Only an address of this machine
- * is asked. */
+ * is asked, and only if no other user than root listens there. */
 #ifndef GW_RAS_ASK_H
 #define GW_RAS_ASK_H
 

@@ -31,7 +31,7 @@ typedef struct gwi_socket_end {
 } gwi_socket_end;
 
 typedef struct gwi_socket {
-    uint32_t inode;
+    uint32_t inode, user;
     bool is_listening;
     gwi_socket_end local, remote;
     uint64_t bytes; /* sent and acknowledged, plus received */

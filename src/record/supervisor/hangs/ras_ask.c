@@ -4,10 +4,12 @@
 
 #include "gw_clock.h"
 #include "gw_fact.h"
+#include "gw_own.h"
 #include "gw_process.h"
 #include "gw_rank.h"
 #include "gw_text.h"
 #include "gwi_run.h"
+#include "gwi_still.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -74,6 +76,20 @@ static bool address_of(uint32_t pid, struct sockaddr_in *ret_address)
            inet_pton(AF_INET, host, &ret_address->sin_addr) == 1;
 }
 
+/* True if another user listens at this port, who could answer anything. False, too, if the kernel does not list its
+ * sockets. */
+static bool is_of_another(uint32_t pid, const struct sockaddr_in *address)
+{
+    gwi_sockets all;
+    bool found = false;
+    (void)gwi_sockets_read(&all);
+    for (size_t i = 0; i < all.count; i++)
+        found = found || (all.item[i].is_listening && all.item[i].local.port == address->sin_port &&
+                          !gw_process_is_of(all.item[i].user, (int)pid) && !gw_own_is_root(all.item[i].user));
+    gwi_sockets_free(&all);
+    return found;
+}
+
 /* ---- one answer ---- */
 
 static void asker_close(asker *it)
@@ -107,13 +123,14 @@ static bool read_some(asker *it)
     if (bytes < 0)
         return errno == EAGAIN || errno == EINTR ? false : (asker_close(it), false);
     gw_text_add(&it->read, part, (size_t)bytes);
-    if (it->read.failed || it->read.bytes > ANSWER_BYTES_MAX || (bytes == 0 && it->step < COMMANDS)) {
+    if (it->read.failed || it->read.bytes > ANSWER_BYTES_MAX ||
+        (bytes == 0 && (it->step < COMMANDS || it->read.bytes == 0))) {
         asker_close(it);
         return false;
     }
     if (it->step < COMMANDS && it->read.bytes > 0 && it->read.data[it->read.bytes - 1] == '\n')
         send_next(it);
-    return bytes == 0 && it->read.bytes > 0;
+    return bytes == 0;
 }
 
 /* Go on with all connections for up to 50 ms. Returns the first one with a whole report, or NULL. */
@@ -197,7 +214,7 @@ int gw_ras_ask(const uint32_t *pid, size_t pid_count, void (*meanwhile)(void *us
     const asking it = {pid, pid_count, meanwhile, user, gw_monotonic_ns() + ask_for_ns};
     bool found = false;
     for (size_t i = 0; i < pid_count && !found; i++)
-        found = has_ras(pid[i]) && address_of(pid[i], &address);
+        found = has_ras(pid[i]) && address_of(pid[i], &address) && !is_of_another(pid[i], &address);
     if (!found)
         return -1;
     if (!ask_once(&it, &address, &ret_answer[0]))

@@ -54,7 +54,8 @@ static bool take_socket(gwi_sockets *sockets, const struct nlmsghdr *head)
     const struct inet_diag_msg *message = NLMSG_DATA(head);
     if (head->nlmsg_len < NLMSG_LENGTH(sizeof *message) || sockets->count == SOCKETS_MAX)
         return false;
-    gwi_socket found = {.inode = message->idiag_inode, .is_listening = message->idiag_state == LISTENING};
+    gwi_socket found = {
+        .inode = message->idiag_inode, .user = message->idiag_uid, .is_listening = message->idiag_state == LISTENING};
     take_end(&found.local, message->idiag_family, message->id.idiag_src, message->id.idiag_sport);
     take_end(&found.remote, message->idiag_family, message->id.idiag_dst, message->id.idiag_dport);
     if (!found.is_listening && !take_bytes(head, message, &found.bytes))
