@@ -312,8 +312,9 @@ bool gwi_advise_family(const gwi_case *c, gw_verdict_status status, gw_string_li
         const gw_process *next = may_be_replaced ? gwi_kin_successor(&kin, process) : NULL;
         char line[256];
         if (next != NULL && (roots.sticky != NULL || roots.oom != NULL || gw_died_badly(process))) {
-            snprintf(line, sizeof line, "%s failed and ended at %.2f s, and %s replaced it and succeeded",
-                     gwi_who_text(who, process), (double)process->t_exit_ns / 1e9, gwi_who_text(next_who, next));
+            snprintf(line, sizeof line, "%s failed and ended at %.2f s, and %s replaced it%s",
+                     gwi_who_text(who, process), (double)process->t_exit_ns / 1e9, gwi_who_text(next_who, next),
+                     gw_ended_well(next) ? " and succeeded" : "; how that one ended was not observed");
             good = gwi_list_add(advice, line);
         }
         if (good && process->alive_at_end) {

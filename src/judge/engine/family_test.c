@@ -176,7 +176,33 @@ GW_TEST(a_replaced_child_is_none)
 {
     replace_worker();
     expect(0, NULL, NULL);
-    assert_true(list_has(&verdict->advice, "pid 201 replaced it"));
+    assert_true(list_has(&verdict->advice, "pid 201 replaced it and succeeded"));
+}
+
+GW_TEST(a_replacement_whose_end_was_not_seen)
+{
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    lose_context_of(200);
+    end_of(200, 1, 0);
+    begin_worker(201);
+    expect(0, NULL, NULL);
+    assert_true(list_has(&verdict->advice, "pid 201 replaced it; how that one ended was not observed"));
+}
+
+/* A child and the command end with different statuses: the sentences are about the child. */
+GW_TEST(a_status_is_said_of_the_process_that_had_it)
+{
+    static const int codes[] = {7, 5};
+    static const char *const who[] = {"pid 200 exited with status 5", "the program exited with status 5"};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        gw_feed_open_bare(&feed);
+        begin_worker(200);
+        end_of(200, 5, 0);
+        judge(codes[i]);
+        assert_non_null(strstr(verdict->headline, who[i]));
+        assert_true(has_evidence(who[i]));
+    }
 }
 
 /* A failed worker was replaced, but the run ends badly without another explanation. The verdict must blame the

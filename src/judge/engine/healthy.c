@@ -244,16 +244,34 @@ static void rule_out_gpu(const gwi_case *c, gwi_finding *finding)
     }
 }
 
+/* Return the judged process if it ended, but the command ended in another way; else NULL. */
+static const gw_process *other_ended(const gwi_case *c)
+{
+    const gw_process *command = c->model->command;
+    bool is_other = c->process != NULL && c->process != command && gw_died_badly(c->process) && command != NULL &&
+                    command->exit_known && command->exit.status_known &&
+                    (command->exit.exit_code != c->exit_code || command->exit.signal != c->signal);
+    return is_other ? c->process : NULL;
+}
+
+static const char *who_ended(const gwi_case *c, char out[GWI_WHO_TEXT_MAX])
+{
+    const gw_process *other = other_ended(c);
+    return other != NULL ? gwi_who_text(out, other) : "the program";
+}
+
 static void say_end(const gwi_case *c, gwi_finding *finding)
 {
+    char who[GWI_WHO_TEXT_MAX];
+    uint64_t t_ns = other_ended(c) != NULL ? c->process->t_exit_ns : c->model->t_end_ns;
     if (!c->ended)
         gwi_evidence(finding, GWI_NO_TIME, "exit",
                      c->model->truncated ? "the recording stops before the end of the program"
                                          : "the end of the program was not observed");
     else if (c->signal != 0)
-        gwi_evidence(finding, c->model->t_end_ns, "exit", "signal %d ended the program", c->signal);
+        gwi_evidence(finding, t_ns, "exit", "signal %d ended %s", c->signal, who_ended(c, who));
     else
-        gwi_evidence(finding, c->model->t_end_ns, "exit", "the program exited with status %d", c->exit_code);
+        gwi_evidence(finding, t_ns, "exit", "%s exited with status %d", who_ended(c, who), c->exit_code);
 }
 
 static void say_unobserved(const gwi_case *c, gwi_finding *finding)
@@ -291,7 +309,7 @@ static void say_bad_end(const gwi_case *c, gwi_finding *finding)
 {
     const char *gpu = gwi_gpu_is_ruled_out(c) ? "; the GPU is ruled out" : gwi_gpu_words(c);
     const gw_failure *last = gwi_ended_in_probe(c);
-    char call[GWI_CALL_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], who[GWI_WHO_TEXT_MAX];
     const char *why = gwi_said_nothing(c) ? " and printed no reason" : "; no reason was found";
     if (c->model->truncated)
         gwi_say_cut(c, finding);
@@ -301,12 +319,12 @@ static void say_bad_end(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "no progress for %.1f s before the program was ended; the reason is unknown",
                      (double)c->hang.hang->for_ns / 1e9);
     else if (c->signal != 0)
-        gwi_headline(finding, "the program was ended by signal %d; the reason is unknown%s", c->signal, gpu);
+        gwi_headline(finding, "%s was ended by signal %d; the reason is unknown%s", who_ended(c, who), c->signal, gpu);
     else if (last != NULL)
-        gwi_headline(finding, "the program exited with status %d after %s returned %u (%s)", c->exit_code,
+        gwi_headline(finding, "%s exited with status %d after %s returned %u (%s)", who_ended(c, who), c->exit_code,
                      gwi_call_text(call, last->fn_name), last->result, gw_result_name(last->result));
     else
-        gwi_headline(finding, "the program exited with status %d%s%s", c->exit_code, why, gpu);
+        gwi_headline(finding, "%s exited with status %d%s%s", who_ended(c, who), c->exit_code, why, gpu);
     if (last != NULL)
         gwi_where(finding, last->site, "the last driver call");
     if (c->hang.hang != NULL && c->bad_end && !c->model->truncated)
