@@ -429,6 +429,26 @@ GW_TEST_WITH(packed_files_are_read, gw_test_folder_make, gw_test_folder_remove)
     }
 }
 
+/* A file that was truncated while a program went on writing to it: 1 TiB, of which all but a line is a hole. */
+GW_TEST_WITH(holes_are_skipped, gw_test_folder_make, gw_test_folder_remove)
+{
+    static const char text[] = "CUDA error: misaligned address\n";
+    gw_error err;
+    gw_log *log = NULL;
+    gw_test_write(gw_test_file, text, 0);
+    assert_int_equal(truncate(gw_test_file, (off_t)1 << 40), 0);
+    assert_false(gw_log_is_text(gw_test_file));
+    assert_int_equal(gw_log_read((const char *const[]){gw_test_file}, 1, &log, &err), GW_CORRUPT);
+    FILE *file = fopen(gw_test_file, "ab");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, sizeof text - 1, file), sizeof text - 1);
+    assert_int_equal(fclose(file), 0);
+    assert_true(gw_log_is_text(gw_test_file));
+    assert_int_equal(gw_log_read((const char *const[]){gw_test_file}, 1, &log, &err), GW_OK);
+    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1);
+    gw_log_free(log);
+}
+
 GW_TEST_WITH(what_is_no_text_is_refused, gw_test_folder_make, gw_test_folder_remove)
 {
     gw_error err;

@@ -38,6 +38,20 @@ struct gwi_log_source {
     ZSTD_DStream *zstd;
 };
 
+/* Skip most of a hole, which reads as zeros: a file that was truncated while a program went on writing to it begins
+ * with one, of any size. The rest still shows that there are zeros. */
+static void skip_hole(int fd)
+{
+    enum { SKIPPED_MIN = 1 << 20, KEPT = 64 << 10 };
+    off_t at = lseek(fd, 0, SEEK_CUR);
+    if (at < 0)
+        return;
+    off_t data = lseek(fd, at, SEEK_DATA);
+    if (data < 0 && errno == ENXIO)
+        data = lseek(fd, 0, SEEK_END);
+    (void)lseek(fd, data - at >= SKIPPED_MIN ? data - KEPT : at, SEEK_SET);
+}
+
 static gw_status read_some(gwi_log_source *source, void *bytes, size_t room, size_t *ret_count, gw_error *err)
 {
     ssize_t got;
@@ -147,6 +161,7 @@ bool gw_log_is_text(const char *path)
     ssize_t got;
     size_t zeros = 0;
     do { /* a text may begin with a block of zeros (plain.c) */
+        skip_hole(fd);
         got = read(fd, start, sizeof start);
         zeros++;
     } while (got > 0 && zeros < ZEROS_MAX && gwi_are_zeros(start, (size_t)got));
@@ -281,6 +296,7 @@ static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, si
 gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
 {
     if (source->codec == CODEC_NONE && source->input_at == source->input_bytes) { /* read directly, without a copy */
+        skip_hole(source->fd);
         gw_status st = read_some(source, bytes, room, ret_count, err);
         return st == GW_OK && *ret_count == 0 ? GW_END : st;
     }

@@ -101,8 +101,9 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
 {
     if (paragraph->verbatim || gwi_paragraph_lines(page, paragraph, body) <= lines)
         return strdup(body);
-    size_t longest = 0;
-    for (size_t at = strlen(body); at-- > 0;) {
+    enum { COLUMN_BYTES_MAX = 16 }; /* a character with its accents */
+    size_t longest = 0, most = (size_t)lines * page->width * COLUMN_BYTES_MAX, at = strlen(body);
+    for (at = at < most ? at : most; at-- > 0;) {
         if (body[at] != ' ' || (longest != 0 && !is_clause_end(body, at)))
             continue;
         if (longest != 0 && at * 5 < longest * 3)
