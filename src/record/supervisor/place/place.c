@@ -142,12 +142,14 @@ static const char *run_root(size_t index, gw_path out)
 }
 
 /* Return true if the file system has the wanted type, and enough room for our buffers and the shared state of virtual
- * cards. */
+ * cards. Some file systems do not count files. */
 static bool is_usable(const char *path, bool (*has_type)(uint64_t type))
 {
+    enum { FILES_MIN = 64 };
     struct statfs fs;
     return statfs(path, &fs) == 0 && has_type((uint32_t)fs.f_type) &&
-           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= run_folder_bytes_min;
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= run_folder_bytes_min &&
+           (fs.f_files == 0 || fs.f_ffree >= FILES_MIN);
 }
 
 static gw_status make_on(bool (*has_type)(uint64_t type), gw_path out, gw_error *err)
