@@ -3,8 +3,14 @@ import json
 import subprocess
 import sys
 import threading
+import unittest
 
 from support import BEGIN, GPU, GPUWHY, PythonCase, run_command, wait_until
+
+
+# As in a container whose launcher leaves the environment as it is: the facade's folder cannot be seen.
+HIDDEN = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$(dirname "$(echo "$LD_PRELOAD" | tr : "\\n" | grep -m1 facade-)")" '
+          '&& exec "$@"', "sh")
 
 
 class Coverage(PythonCase):
@@ -14,10 +20,10 @@ class Coverage(PythonCase):
         done = self.execute([GPUWHY, "run", "--gpu", gpu, "--json", self.json, "--", sys.executable, program], text=True, **more)
         return done, json.loads(self.json.read_text())
 
-    def child(self, environment, status):
+    def child(self, environment, status, before=()):
         """A program whose child lives until the file "go" exists."""
         child = f"import os, time, sys\nwhile not os.path.exists('go'): time.sleep(0.02)\nsys.exit({status})"
-        return f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], env={environment}, check=True)\n"
+        return f"import subprocess, sys\nsubprocess.run([*{before!r}, sys.executable, '-c', {child!r}], env={environment}, check=True)\n"
 
     def test_exec_frees_the_memory_of_the_old_program(self):
         """Each of four programs in the same process creates a context and allocates 1 MiB."""
@@ -77,6 +83,15 @@ class Coverage(PythonCase):
         self.assertEqual((done.returncode, verdict["status"]), (0, "clean"))
         self.assertIn("in the processes that were observed", verdict["headline"])
         self.assertEqual((verdict["coverage"]["processes"], len(verdict["coverage"]["unobserved"])), (1, 1))
+
+    @unittest.skipIf(subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode, "no mount namespace here")
+    def test_a_child_that_sees_other_files(self):
+        done, verdict = self.run_until_seen(BEGIN + self.child("None", 3, HIDDEN))
+        self.assertIn("cannot be preloaded", done.stderr)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assert_claims_nothing(verdict)
+        self.assertIn("sees other files than gpuwhy", verdict["coverage"]["unobserved"][0])
+        self.assertNotIn("ld.so", " ".join(line["text"] or "" for line in verdict["evidence"]))
 
     def test_a_run_inside_a_run(self):
         inner = self.folder / "inner.py"

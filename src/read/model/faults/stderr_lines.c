@@ -3,6 +3,7 @@
  *
  * A Python traceback is "Traceback (most recent call last):", then frames, then a line with the name of the exception.
  * gw_log_exception() finds the exception that ended the program. */
+#define _GNU_SOURCE
 #include "gwi_inner.h"
 
 #include "gw_array.h"
@@ -109,9 +110,17 @@ bool gw_stderr_is_inside(const gw_stderr_facts *facts, const gw_log_find *find)
     return facts->inside_pid != 0 && begin_of(facts, find->file, find->line) >= facts->output->inside_at;
 }
 
+/* True for a line of gpuwhy, or of the loader about a library of gpuwhy that a process does not see. */
+static bool is_of_gpuwhy(const char *line, size_t bytes)
+{
+    static const char ours[] = "gpuwhy: ", loader[] = "ERROR: ld.so: object '", facade[] = "/gpuwhy/facade-";
+    return (bytes >= sizeof ours - 1 && memcmp(line, ours, sizeof ours - 1) == 0) ||
+           (bytes >= sizeof loader - 1 && memcmp(line, loader, sizeof loader - 1) == 0 &&
+            memmem(line, bytes, facade, sizeof facade - 1) != NULL);
+}
+
 const char *gw_stderr_line_before(const gw_stderr_facts *facts, size_t *at, size_t *ret_bytes)
 {
-    static const char ours[] = "gpuwhy: ";
     const struct gwi_stderr_output none = {0}, *output = facts->output == NULL ? &none : facts->output;
     const char *text = output->text;
     *ret_bytes = 0;
@@ -126,8 +135,7 @@ const char *gw_stderr_line_before(const gw_stderr_facts *facts, size_t *at, size
             begin++;
         while (begin < end && isspace((unsigned char)text[end - 1]))
             end--;
-        bool is_ours = end - begin >= sizeof ours - 1 && memcmp(text + begin, ours, sizeof ours - 1) == 0;
-        *ret_bytes = is_ours ? 0 : end - begin;
+        *ret_bytes = is_of_gpuwhy(text + begin, end - begin) ? 0 : end - begin;
         if (*ret_bytes > 0)
             return text + begin;
     }

@@ -10,6 +10,7 @@
 #include "gw_text.h"
 
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -217,10 +218,25 @@ static bool may_be_of_another_run(const gwi_watch *watch, pid_t pid)
     return false;
 }
 
-/* Return true if the environment of the process lacks the facade's folder, because a launcher replaced it. Neither the
- * process nor its children then load the hook. Returns true, too, if we have no permission to read the environment.
- * *ret_why receives the reason. */
-static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char **ret_why)
+/* True if the program of the process is of another kind than ours, so that the loader cannot load our libraries. */
+static bool is_32_bit(pid_t pid)
+{
+    char head[EI_CLASS + 2] = "";
+    return gw_read_small(head, sizeof head, NULL, "/proc/%d/exe", (int)pid) > EI_CLASS && head[EI_CLASS] == ELFCLASS32;
+}
+
+/* True if the facade does not exist for the process: it is in a container, or in another root folder. */
+static bool has_other_root(const gwi_doors *doors, pid_t pid)
+{
+    gw_path path;
+    return gw_path_format(path, NULL, "/proc/%d/root%s/libcuda.so.1", (int)pid, doors->folder) == GW_OK &&
+           access(path, F_OK) != 0 && errno == ENOENT && kill(pid, 0) == 0;
+}
+
+/* Return true if neither the process nor its children load the hook: a launcher replaced the environment, which then
+ * lacks the facade's folder, or that folder is not there. Returns true, too, if we have no permission to read the
+ * environment. *ret_why receives the reason. */
+static bool is_without_hook(const gwi_doors *doors, pid_t pid, const char **ret_why)
 {
     char buffer[64 << 10];
     ssize_t used = gw_read_small(buffer, sizeof buffer, NULL, "/proc/%d/environ", (int)pid);
@@ -229,6 +245,10 @@ static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char 
         return errno == EACCES || errno == EPERM;
     *ret_why = "was started with a different environment";
     bool is_whole = (size_t)used + 1 < sizeof buffer;
+    if (has_other_root(doors, pid) || is_32_bit(pid)) {
+        *ret_why = is_32_bit(pid) ? "is a 32-bit program" : "sees other files than gpuwhy, as in a container";
+        return true;
+    }
     return is_whole && memmem(buffer, (size_t)used, doors->folder, strlen(doors->folder)) == NULL;
 }
 
@@ -240,7 +260,7 @@ static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_d
     char name[64];
     const char *why;
     uint32_t at = 0;
-    if (!has_other_environment(doors, pid, &why))
+    if (!is_without_hook(doors, pid, &why))
         return;
     while (at < watch->strange_count && watch->strange[at].pid != (uint32_t)pid)
         at++;
