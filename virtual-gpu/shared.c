@@ -180,9 +180,10 @@ static int file_open(const char *folder)
 bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **ret_shared, unsigned *ret_slot)
 {
     int fd = -1;
-    /* If RLIMIT_FSIZE forbids the file, no descriptor is free, or the program has become another user, use a private
-     * state: GPUs that no other process sees. */
-    if (folder != NULL && (fd = file_open(folder)) < 0 && errno != EMFILE && errno != EACCES && !is_limited())
+    /* If RLIMIT_FSIZE forbids the file, no descriptor is free, or the program has become another user or changed its
+     * root folder, use a private state: GPUs that no other process sees. One that only looks on needs the folder. */
+    if (folder != NULL && (fd = file_open(folder)) < 0 && errno != EMFILE && errno != EACCES &&
+        (errno != ENOENT || ret_slot == NULL) && !is_limited())
         return false;
     gwi_shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);

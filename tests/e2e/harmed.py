@@ -21,6 +21,7 @@ def both(folder, *words):
     observed = run_observed([FORBIDS, *words], CARD, new_folder(folder, "observed"))
     expect(plain.stdout.endswith(b"alive\n") and plain.status == 7, f"the program does not run here: {plain.stdout}")
     expect_same(plain, observed)
+    expect(words in (("descriptors",), ("address-space",)) or plain.stdout.startswith(b"started"), f"no card: {plain.stdout}")
     return observed.verdict()
 
 
@@ -75,6 +76,13 @@ def another_user(folder):
     if os.geteuid() != 0:
         raise CaseSkipped("needs root")
     return both(folder, "user")["headline"]
+
+
+def another_root_folder(folder):
+    """A program that changes its root folder before its first call finds neither the state of the cards nor the hook."""
+    if os.geteuid() != 0:
+        raise CaseSkipped("needs root")
+    return told(both(folder, "root"))
 
 
 FILLS = ("import ctypes, sys\n"
@@ -139,4 +147,4 @@ def rights_of_root(folder):
 if __name__ == "__main__":
     main(lambda: run_cases(by_name(nothing_is_taken, the_clock, the_clock_before_the_first_call, system_calls,
                                    descriptors, address_space, memory_of_the_host, disk_of_the_recording,
-                                   rights_of_root, locked_memory, another_user)))
+                                   rights_of_root, locked_memory, another_user, another_root_folder)))

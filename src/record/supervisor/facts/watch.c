@@ -313,7 +313,8 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
     bool is_foreign = maps == NULL && (errno == EACCES || errno == EPERM);
     if (maps != NULL)
         fclose(maps);
-    if (doors->open && !recorded && !is_hooked && (has_maps || is_foreign))
+    /* a program that has changed its root folder before its first call no longer finds the hook */
+    if (doors->open && !recorded && !has_hook && (has_maps || is_foreign) && (!is_hooked || has_other_root(doors, pid)))
         look_for_strangers(watch, record, doors, pid);
     /* A program that is linked to the driver loads it at its start. The facade loads the hook at the first call, so a
      * process with the hook has made a call. If the hook could not be loaded, an open device file shows it. */
