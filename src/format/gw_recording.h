@@ -196,6 +196,9 @@ typedef struct gw_writer gw_writer;
 /* Set a spare file on another file system. If a write fails (disk full), the writer copies everything to the spare file
  * and continues there, with at most `bytes_max` bytes. The first file gets no END block. */
 void gw_writer_set_spare(gw_writer *writer, const char *path, uint64_t bytes_max);
+/* Return a new descriptor of the file, which somebody may have removed or renamed. -1: none is free. The caller closes
+ * it. */
+int gw_writer_file(const gw_writer *writer);
 /* Return the error that made the writer move to the spare file; NULL if it has not moved. Borrowed from the writer. */
 const char *gw_writer_spare_reason(const gw_writer *writer);
 

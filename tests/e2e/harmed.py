@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from harness import (CNN, GPUWHY, SCENARIOS, Card, CaseSkipped, base_environment, by_name, checked, expect, expect_same,
-                     expect_text, main, new_folder, run_cases, run_observed, run_plain, texts)
+                     expect_text, gpuwhy, main, new_folder, run_cases, run_observed, run_plain, texts)
 
 FORBIDS = str(SCENARIOS / "forbids")
 CARD = Card(memory="4GiB")
@@ -131,6 +131,20 @@ def disk_of_the_recording(folder):
     expect(verdict["cause"] == "illegal-address" and not verdict["coverage"]["unobserved"], verdict["headline"])
 
 
+def recording_that_goes_away(folder):
+    """A program that removes or renames the recording of its own run still gets its verdict."""
+    for line in ('rm "$0"', 'mv "$0" "$0.kept.gpuwhy"'):
+        place = new_folder(folder, line[:2])
+        run = run_observed(["/bin/sh", "-c", line + ' && exec "$@"', place / "run.gpuwhy", CNN, "--runs", "2", "--bad-address"], CARD, place)
+        verdict = run.verdict()
+        expect(verdict["cause"] == "illegal-address" and verdict["certainty"] == "established", verdict["headline"])
+        said = " ".join(run.stderr.decode().split())
+        expect("was removed or renamed while the program ran" in said and verdict["recording"] is None, said)
+        expect(not run.recording.exists(), "the name is used again")
+    status, out, _ = gpuwhy("explain", "--json", place / "run.gpuwhy.kept.gpuwhy")
+    expect(status == 0 and json.loads(out)["cause"] == "illegal-address", f"the renamed recording: {out}")
+
+
 def rights_of_root(folder):
     """A program that starts as root and becomes another user can load the libraries, wherever root's cache is."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
@@ -146,5 +160,5 @@ def rights_of_root(folder):
 
 if __name__ == "__main__":
     main(lambda: run_cases(by_name(nothing_is_taken, the_clock, the_clock_before_the_first_call, system_calls,
-                                   descriptors, address_space, memory_of_the_host, disk_of_the_recording,
+                                   descriptors, address_space, memory_of_the_host, disk_of_the_recording, recording_that_goes_away,
                                    rights_of_root, locked_memory, another_user, another_root_folder)))

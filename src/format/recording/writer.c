@@ -278,6 +278,11 @@ void gw_writer_set_spare(gw_writer *writer, const char *path, uint64_t bytes_max
     writer->spare_bytes_max = bytes_max < BYTES_MAX_MIN ? BYTES_MAX_MIN : bytes_max;
 }
 
+int gw_writer_file(const gw_writer *writer)
+{
+    return fcntl(writer->out.fd, F_DUPFD_CLOEXEC, 0);
+}
+
 const char *gw_writer_spare_reason(const gw_writer *writer)
 {
     return writer->spare_reason.text[0] == '\0' ? NULL : writer->spare_reason.text;

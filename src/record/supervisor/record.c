@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/timex.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -504,14 +505,31 @@ void gwi_record_stderr(gwi_record *record, gwi_stderr *capture)
     free(bytes);
 }
 
+/* If the path does not lead to the file any more, the verdict is made from the open file. Takes over `fd`, which then
+ * stays open until gpuwhy ends. */
+static void look_for_file(gwi_record *record, int fd)
+{
+    struct stat ours, named;
+    bool is_known = fd >= 0 && fstat(fd, &ours) == 0;
+    if (is_known && (stat(record->path, &named) != 0 || ours.st_dev != named.st_dev || ours.st_ino != named.st_ino)) {
+        gw_say("%s was removed or renamed while the program ran", record->path);
+        record->is_temporary = true;
+        snprintf(record->path, sizeof record->path, "/proc/self/fd/%d", fd);
+    } else if (fd >= 0) {
+        close(fd);
+    }
+}
+
 void gwi_record_close(gwi_record *record)
 {
     gw_error err;
     if (record->writer != NULL && gw_writer_flush(record->writer, false, NULL) == GW_OK)
         look_at_spare(record);
+    int fd = record->writer == NULL ? -1 : gw_writer_file(record->writer);
     if (record->writer != NULL && gw_writer_close(record->writer, &err) != GW_OK)
         gw_say("the recording may be incomplete: %s", err.text);
     record->writer = NULL;
+    look_for_file(record, fd);
     gw_drain_close(record->drain);
     record->drain = NULL;
     gw_sites_free(record->sites);
