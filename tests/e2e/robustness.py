@@ -75,6 +75,7 @@ ROWS = [
     Row("/dev/shm has 15 MiB", "mount -t tmpfs -o size=15m none /dev/shm; unset XDG_RUNTIME_DIR"),
     Row("/dev/shm has room for few buffers", "mount -t tmpfs -o size=17m none /dev/shm; unset XDG_RUNTIME_DIR"),
     Row("/dev/shm is read-only", "mount -t tmpfs -o ro none /dev/shm; unset XDG_RUNTIME_DIR"),
+    Row("/dev/shm has room for few files", "mount -t tmpfs -o nr_inodes=3 none /dev/shm; unset XDG_RUNTIME_DIR"),
     Row("/dev/shm is noexec and nosuid", "mount -t tmpfs -o noexec,nosuid none /dev/shm; unset XDG_RUNTIME_DIR"),
     Row("/dev/shm is missing", "mount -t tmpfs none /dev; mknod -m 666 /dev/null c 1 3; unset XDG_RUNTIME_DIR"),
     Row("no folder has room", "mount -t tmpfs -o size=64k none /dev/shm; unset XDG_RUNTIME_DIR; mount --bind $W $W; "
@@ -105,6 +106,7 @@ ROWS = [
         "mkdir -p $W/root/$d; mount --rbind /$d $W/root/$d; done; mount --bind $B $W/root/dev; cp /etc/ld.so.cache $W/root/etc; "
         "mount -t proc proc $W/root/proc; mkdir -p $W/root$B; mount --bind $B $W/root$B; mkdir -p $W/root$V; "
         "mount --bind $V $W/root$V", inner="chroot $W/root", needs="root", coverage="told"),
+    Row("a container of the same files (bwrap)", inner="bwrap --dev-bind / /", needs="bwrap"),
     # environment
     Row("an empty environment (env -i)", inner="env -i", coverage="told"),
     Row("without LD_PRELOAD", inner="env -u LD_PRELOAD"),
@@ -120,6 +122,9 @@ ROWS = [
     Row("the state folder is full", "mkdir $W/s; mount -t tmpfs -o size=4k none $W/s; export XDG_STATE_HOME=$W/s"),
     *[Row(f"the disk of the recording has {size} KiB", f"mkdir $W/d; mount -t tmpfs -o size={size}k none $W/d",
           recording="$W/d/run.gpuwhy") for size in (4, 8, 16, 32, 64, 1024)],
+    Row("relative folders", "export XDG_STATE_HOME=s XDG_CACHE_HOME=c XDG_RUNTIME_DIR=r TMPDIR=t; mkdir s c r t"),
+    Row("a newline in HOME", "mkdir \"$W/a\nb\"; export HOME=\"$W/a\nb\"; unset XDG_STATE_HOME XDG_CACHE_HOME"),
+    Row("a current folder that was removed", "mkdir $W/gone; cd $W/gone; rmdir $W/gone"),
     Row("variables of another locale", "export LC_ALL=xx_YY.utf8 LANG= TZ=:nowhere"),
     # system calls
     Row("fallocate refused", inner=filtered("refuse", "fallocate")),
@@ -137,6 +142,7 @@ ROWS = [
     Row("an own network", inner="unshare -n"),
     Row("an own network and another user", inner="unshare -n " + SETPRIV, coverage="told", needs="root"),
     Row("own process numbers", inner="unshare -pf"),
+    Row("own process numbers and /proc", inner="unshare -pf --mount-proc"),
     Row("an own user namespace", inner="unshare -U"),
     Row("a user namespace around gpuwhy", "unshare -U \\"),
     Row("a user namespace around gpuwhy, as root", "unshare -Ur \\"),
@@ -147,8 +153,10 @@ ROWS = [
     Row("timeout", inner="timeout 60"),
     Row("nice", inner="nice -n 19"),
     Row("a shell behind a shell", inner="sh -c 'sh -c \"\\\"\\$@\\\"\" sh \"$@\"' sh"),
+    Row("child signals ignored", "trap '' CHLD"),
     Row("stdin closed", "exec <&-"),
     Row("stdout closed", "exec >&-"),
+    Row("all outputs closed", "exec <&- >&- 2>&-"),
     Row("strace", inner="strace -f -o /dev/null", needs="strace"),
 ]
 
