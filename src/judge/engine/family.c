@@ -90,6 +90,17 @@ static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_pr
     return found;
 }
 
+/* True if the death may be the reason of the later trouble. It is not if the process began its work after the death, as
+ * the second program of a script; but a rank, or a process that hangs, may still wait for the one that died. */
+static bool may_have_cost(const gw_model *model, const trouble *death, const trouble *later)
+{
+    const gw_process *process = later->process;
+    bool may_have_met =
+        process->t_seen_ns < death->t_ns || process->has_rank || gwi_hang_of(model, process->pid).kind != GWI_HANG_NONE;
+    return death->t_ns < later->t_ns && may_have_met && death->process != model->command &&
+           gwi_are_peers(death->process, process);
+}
+
 const gw_process *gwi_family_judge(const gw_model *model)
 {
     trouble first[WEIGHT_MAX + 1] = {0};
@@ -103,8 +114,7 @@ const gw_process *gwi_family_judge(const gw_model *model)
     }
     gwi_kin_close(&kin);
     const trouble *heavy = &first[first[WEIGHT_MAX].process != NULL ? WEIGHT_MAX : 3], *death = &first[2];
-    if (heavy->process != NULL && death->process != NULL && death->t_ns < heavy->t_ns &&
-        death->process != model->command && gwi_are_peers(death->process, heavy->process))
+    if (heavy->process != NULL && death->process != NULL && may_have_cost(model, death, heavy))
         return death->process;
     for (size_t weight = WEIGHT_MAX; weight > 0; weight--) {
         if (first[weight].process != NULL)

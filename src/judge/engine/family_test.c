@@ -105,6 +105,18 @@ GW_TEST(a_peers_death_comes_before_its_echo)
     expect(1, "host-crash-of-process", "rank 1 (pid 201): ");
 }
 
+/* A script goes on after its first program has failed. That is no peer of the second one. */
+GW_TEST(a_death_before_the_start_costs_nothing)
+{
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    end_of(200, 7, 0);
+    begin_worker(201);
+    lose_context_of(201);
+    end_of(201, 1, 0);
+    expect(1, "illegal-address", "pid 201: ");
+}
+
 GW_TEST(an_unnoticed_child_is_a_fault)
 {
     gw_feed_open_bare(&feed);
