@@ -274,11 +274,13 @@ RANKS += [clean("R02", "torch", "ranks", ("healthy" + how,), needs=TWO_GPUS, opt
                       "_objects")]
 PATIENT = ("--hang-after", "20", "--kill-on-hang")  # XLA's allocator waits 10 s for memory before it gives up
 # The same with JAX, whose calls of NCCL come from threads without a Python frame.
-RANKS += [Row("R03", "jax", "devices", (name,), cause, needs=TWO_GPUS, options=PATIENT if name == "memory" else HANG, alone=name == "memory", env=NO_PREALLOCATION,
+RANKS += [Row("R03", "jax", "devices", (name,), cause, needs=TWO_GPUS, options=HANG, env=NO_PREALLOCATION, at=mark("KEY", "devices", "jax") if name == "exception" else None,
               facts=[Says(mark(word, "devices", "jax")) for word in words])
           for name, cause, words in (
     ("order", DESYNC, ()), ("ended", (DESYNC, LATE), ("ENDED",)), ("sleep", LATE, ("SLEEPS", "STEP")),
-    ("exception", "script-exception", ("KEY",)), ("memory", "gpu-oom-capacity", ("FILLS",)))]
+    ("exception", "script-exception", ()))]
+RANKS += [Row("R03", "jax", "devices", ("memory",), (LATE, "gpu-oom-capacity"), needs=TWO_GPUS, options=PATIENT, env=NO_PREALLOCATION,
+              alone=True, facts=[Says("ran out of memory trying to allocate 1.00GiB")])]
 RANKS += [clean("R03", "jax", "devices", (name,), needs=TWO_GPUS, options=HANG, env=NO_PREALLOCATION)
           for name in ("healthy", "healthy_slow", "one_healthy")]
 

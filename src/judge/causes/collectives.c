@@ -73,10 +73,19 @@ static gw_certainty judge_straggler(const gwi_case *c, gwi_finding *finding)
 {
     if (c->stall.kind != GWI_STALL_BEHIND)
         return GW_CERTAINTY_NONE;
+    /* The ranks that wait print nothing. XLA's allocator tries again for a long time. */
+    const gw_stderr_line *refusal = &c->model->stderr_facts.oom_last;
+    bool is_refused = refusal->seen && refusal->t_ns != GWI_NO_TIME && refusal->t_ns > c->stall.t_ns;
+    if (is_refused)
+        gwi_next(finding,
+                 "Let the rank at fault need less GPU memory (a smaller batch, nothing kept from step to step): "
+                 "it waits for memory, and the others wait for it");
     gw_certainty certainty = say(c, finding, "the rank at fault stands here");
     if (c->stall.culprit != SIZE_MAX && c->ranks.item[c->stall.culprit].stand == GW_RANK_STANDS_KERNEL &&
         c->hang.kind == GWI_HANG_KERNEL)
         gwi_say_waiting(c, finding);
+    if (is_refused)
+        gwi_say_line(c, finding, refusal, "while the others waited, a framework had no memory: ");
     return certainty;
 }
 
