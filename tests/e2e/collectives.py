@@ -48,7 +48,7 @@ SCRIPTS = {
     "late": (STRAGGLER, "supported", r"^rank {number} has not joined the communicator, and is in no recording; {waiting} in the creation "
              r"of the communicator" + at("init", "open_all")),
     # an error of one rank is the root, and the others only waited
-    "exit": (None, None, r"^{rank}: the program exited with status 3"),
+    "exit": (None, None, r"^{rank}(?:: the program)? exited with status 3"),
     "crash": ("host-crash-of-process", "supported", r"^{rank}: the program crashed"),
     "fault": ("illegal-address", "established", r"^{rank}: a kernel accessed an illegal address"),
 }

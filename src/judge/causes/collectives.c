@@ -86,7 +86,7 @@ static gw_certainty judge_straggler(const gwi_case *c, gwi_finding *finding)
         gwi_say_waiting(c, finding);
     if (is_refused)
         gwi_say_line(c, finding, refusal, "while the others waited, a framework had no memory: ");
-    return certainty;
+    return gwi_may_have_raised(c) ? GW_HYPOTHESIS : certainty;
 }
 
 const gw_cause gwi_cause_straggler = {

@@ -5,6 +5,7 @@
 #include "gwi_hang.h"
 #include "gwi_pools.h"
 #include "gwi_saved_ranks.h"
+#include "gwi_stall.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -90,8 +91,10 @@ static gw_certainty judge_saved(const gwi_case *c, gwi_finding *finding)
 
 static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
 {
-    if (c->hang.kind == GWI_HANG_JOB && c->root == NULL && !gwi_are_job_calls_apart(c))
+    if (c->hang.kind == GWI_HANG_JOB && c->root == NULL && !gwi_are_job_calls_apart(c)) {
+        gwi_rule_out_failed_call(c, finding);
         return gwi_say_still_job(c, finding) ? GW_SUPPORTED : GW_HYPOTHESIS;
+    }
     if (gwi_are_saved_ranks(c))
         return judge_saved(c, finding);
     if (c->hang.kind != GWI_HANG_PEER)
@@ -105,7 +108,8 @@ static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
             "NCCL launched kernels for calls that were not recorded, for example because it is linked statically");
     gwi_say_missing_ranks(c, finding);
     gw_certainty by_ras = gwi_say_ras(c, finding);
-    return by_ras == GW_SUPPORTED || a_rank_ended(c) || gwi_a_rank_stands(c) ? GW_SUPPORTED : GW_HYPOTHESIS;
+    bool is_seen = by_ras == GW_SUPPORTED || a_rank_ended(c) || gwi_a_rank_stands(c);
+    return is_seen && !gwi_may_have_raised(c) ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
 const gw_cause gwi_cause_peer_died = {

@@ -83,6 +83,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
                      c->signal != 0 ? c->signal : c->exit_code);
     say_gpu_is_well(c, finding);
+    if (c->is_left_over && c->root == NULL)
+        gwi_rule_out_failed_call(c, finding);
     if (heavy || c->told != NULL || (c->said != NULL && !gwi_is_told(c, finding->cause)))
         return GW_HYPOTHESIS;
     if (facts->exception_about_child && c->hang.kind != GWI_HANG_NONE)

@@ -174,7 +174,8 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
 
 /* After a stop, a call with a time limit continues as restart_syscall: futex, poll, or one that sleeps. Find out which,
  * by the function of the kernel in which the thread waits (do_nanosleep, hrtimer_nanosleep, alarmtimer_do_nsleep). The
- * arguments in /proc/PID/syscall are still those of that call. */
+ * kernel leaves functions of its scheduler out, do_nanosleep() among them, so a sleep that goes on may seem to wait in
+ * the entry of system calls. The arguments in /proc/PID/syscall are still those of that call. */
 static int restarted_call(const gw_stack_thread *thread)
 {
     if (gw_begins(thread->where, "futex"))
@@ -183,7 +184,7 @@ static int restarted_call(const gw_stack_thread *thread)
     if (gw_begins(thread->where, "poll_") || gw_begins(thread->where, "do_sys_poll"))
         return SYS_poll;
 #endif
-    static const char *const sleeps[] = {"nanosleep", "nsleep"};
+    static const char *const sleeps[] = {"nanosleep", "nsleep", "do_syscall_64", "x64_sys_call", "el0_svc"};
     return GW_HAS_ONE_OF(thread->where, sleeps) ? SYS_clock_nanosleep : SYS_restart_syscall;
 }
 

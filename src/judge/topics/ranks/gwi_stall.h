@@ -19,4 +19,9 @@ void gwi_say_stall(const gw_ranks *ranks, const gwi_stall *stall, gwi_finding *f
 /* Add the ranks that wait in NCCL to the consequences of another failure. `except_pid` is the failed process. */
 void gwi_waiting_follows(const gw_ranks *ranks, uint32_t except_pid, gwi_finding *finding);
 
+/* True if an exception was printed after the last call of the rank at fault, whose main thread no longer stands in the
+ * program's code: the exception may have ended the program of this rank, although the interpreter's own report is
+ * missing. */
+bool gwi_may_have_raised(const gwi_case *c);
+
 #endif

@@ -1,6 +1,8 @@
 /* Sentences about a rank that keeps others waiting in NCCL. */
 #include "gwi_stall.h"
 
+#include "gw_sites.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -439,6 +441,22 @@ void gwi_say_stall(const gw_ranks *ranks, const gwi_stall *stall, gwi_finding *f
     gw_text_free(&fault);
     gw_text_free(&others);
     free(list);
+}
+
+bool gwi_may_have_raised(const gwi_case *c)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const gw_rank *rank =
+        c->stall.kind != GWI_STALL_BEHIND || c->stall.culprit == SIZE_MAX ? NULL : &c->ranks.item[c->stall.culprit];
+    if (rank == NULL || c->exception != GW_EXCEPTION_SCRIPT || facts->exception_about_child)
+        return false;
+    const gw_stack *stack = gw_sites_stack(c->model->sites, rank->stand_site);
+    uint64_t last_ns = 0;
+    for (size_t i = 0; i < rank->communicator_count; i++)
+        for (size_t k = 0; k < rank->communicator[i].call_count; k++)
+            last_ns = rank->communicator[i].call[k].t_ns > last_ns ? rank->communicator[i].call[k].t_ns : last_ns;
+    bool is_outside = stack == NULL || stack->user >= stack->count || !stack->frame[stack->user].python;
+    return is_outside && facts->exception.t_ns >= last_ns;
 }
 
 void gwi_waiting_follows(const gw_ranks *ranks, uint32_t except_pid, gwi_finding *finding)
