@@ -200,9 +200,9 @@ void gwi_collective_fact(gw_model *model, gw_fact_key what, const gw_item *item)
 
 static bool is_nccl_kernel(const gw_ring_call *call)
 {
-    return call->is_launch && call->kernel != NULL &&
-           (strstr(call->kernel, "ncclDevKernel") != NULL || strstr(call->kernel, "ncclKernel_") != NULL ||
-            strstr(call->kernel, "ncclSymDevKernel") != NULL || strstr(call->kernel, "ncclSymkDevKernel") != NULL);
+    static const char *const names[] = {"ncclDevKernel", "ncclKernel_", "ncclSymDevKernel", "ncclSymkDevKernel"};
+    const char *any = call->is_launch && call->kernel != NULL ? strstr(call->kernel, "nccl") : NULL;
+    return any != NULL && GW_HAS_ONE_OF(any, names); /* most names are asked only once */
 }
 
 static uint64_t stream_key(const gw_collective *call)
@@ -297,7 +297,7 @@ static bool has_unseen_calls(const gw_model *model, const gwi_process *process, 
     for (; thread != NULL; thread = gw_model_next_thread(model, thread))
         for (size_t i = 0; i < thread->ring_count; i++) {
             const gw_ring_call *ring = &thread->ring[i];
-            if (is_nccl_kernel(ring) && !ring->is_graph_launch && ring->t_ns >= since_ns && ring->t_ns < until_ns &&
+            if (!ring->is_graph_launch && ring->t_ns >= since_ns && ring->t_ns < until_ns && is_nccl_kernel(ring) &&
                 !was_inside_nccl(facts, ring->t_ns))
                 return true;
         }
