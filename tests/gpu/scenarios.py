@@ -274,8 +274,8 @@ RANKS += [clean("R02", "torch", "ranks", ("healthy" + how,), needs=TWO_GPUS, opt
                       "_objects")]
 PATIENT = ("--hang-after", "20", "--kill-on-hang")  # XLA's allocator waits 10 s for memory before it gives up
 # The same with JAX, whose calls of NCCL come from threads without a Python frame.
-RANKS += [Row("R03", "jax", "devices", (name,), cause, needs=TWO_GPUS, options=HANG, env=NO_PREALLOCATION, at=mark("KEY", "devices", "jax") if name == "exception" else None,
-              facts=[Says(mark(word, "devices", "jax")) for word in words])
+RANKS += [Row("R03", "jax", "devices", (name,), cause, needs=TWO_GPUS, options=HANG, env=NO_PREALLOCATION,
+              at=mark("KEY", "devices", "jax") if name == "exception" else None, facts=[Says(mark(word, "devices", "jax")) for word in words])
           for name, cause, words in (
     ("order", DESYNC, ()), ("ended", (DESYNC, LATE), ("ENDED",)), ("sleep", LATE, ("SLEEPS", "STEP")),
     ("exception", "script-exception", ()))]

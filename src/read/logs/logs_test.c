@@ -429,7 +429,7 @@ GW_TEST_WITH(packed_files_are_read, gw_test_folder_make, gw_test_folder_remove)
     }
 }
 
-/* A file that was truncated while a program went on writing to it: 1 TiB, of which all but a line is a hole. */
+/* A program wrote on after its log had been truncated: a file of 1 TiB with one line, and nothing before it. */
 GW_TEST_WITH(holes_are_skipped, gw_test_folder_make, gw_test_folder_remove)
 {
     static const char text[] = "CUDA error: misaligned address\n";

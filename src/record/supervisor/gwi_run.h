@@ -127,6 +127,9 @@ void gwi_record_stderr(gwi_record *record, gwi_stderr *capture);
  * the buffers. */
 void gwi_record_drain(gwi_record *record, bool last);
 void gwi_record_close(gwi_record *record);
+/* Send a signal, or 0 to send none, to every recorded process that was alive at the last drain, but not to `except` (0:
+ * to all). Returns how many there are. */
+size_t gwi_record_signal(const gwi_record *record, pid_t except, int signal);
 bool gwi_record_has_process(const gwi_record *record, uint32_t pid);
 uint64_t gwi_record_now_ns(const gwi_record *record);
 

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -478,6 +479,16 @@ void gwi_record_drain(gwi_record *record, bool last)
     look_at_spare(record);
     if (record->drain != NULL)
         gw_drain_commit(record->drain);
+}
+
+size_t gwi_record_signal(const gwi_record *record, pid_t except, int signal)
+{
+    enum { PIDS_MAX = 256 };
+    uint32_t pid[PIDS_MAX];
+    size_t alive = record->drain == NULL ? 0 : gw_drain_alive(record->drain, pid, PIDS_MAX), count = 0;
+    for (size_t i = 0; i < alive && i < PIDS_MAX; i++)
+        count += (pid_t)pid[i] != except && kill((pid_t)pid[i], signal) == 0;
+    return count;
 }
 
 bool gwi_record_has_process(const gwi_record *record, uint32_t pid)

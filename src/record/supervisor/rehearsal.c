@@ -106,13 +106,8 @@ void gwi_rehearsal_setting(const gw_run_options *options, char *out, size_t out_
 /* Signal the program and every rehearsed process: if the program is a shell, its child would otherwise go on. */
 static void signal_all(const gw_supervisor *run, int signal)
 {
-    enum { PIDS_MAX = 256 };
-    uint32_t pid[PIDS_MAX];
-    size_t count = run->record.drain == NULL ? 0 : gw_drain_alive(run->record.drain, pid, PIDS_MAX);
     kill(run->child, signal);
-    for (size_t i = 0; i < count && i < PIDS_MAX; i++)
-        if ((pid_t)pid[i] != run->child)
-            kill((pid_t)pid[i], signal);
+    (void)gwi_record_signal(&run->record, run->child, signal);
 }
 
 static void end_program(gw_supervisor *run, const char *why)

@@ -37,8 +37,9 @@ static void add_hang(gw_model *model, const gw_pair *fact)
     gw_fact_hang said;
     gw_hang *hang = last_of(model, fact->pid);
     gw_fact_hang_read(gw_fact_text_of(fact->value), &said);
-    if (hang != NULL && !hang->over && said.for_ms != 0 &&
-        hang->meets == (said.has_meets && said.meets)) { /* 0: `gpuwhy poke` looked at a process that does not hang */
+    bool meets = said.has_meets && said.meets;
+    /* for_ms is 0 if `gpuwhy poke` looked at a process that does not hang */
+    if (hang != NULL && !hang->over && said.for_ms != 0 && hang->meets == meets) {
         free_threads(hang);
     } else {
         if (model->hang_count >= HANGS_MAX ||
@@ -48,7 +49,7 @@ static void add_hang(gw_model *model, const gw_pair *fact)
     }
     *hang = (gw_hang){.t_ns = fact->t_ns, .pid = fact->pid};
     hang->for_ns = said.for_ms > fact->t_ns / 1000000u ? fact->t_ns : said.for_ms * 1000000u;
-    hang->meets = said.has_meets && said.meets;
+    hang->meets = meets;
     hang->cpu_known = said.has_cpu_ms;
     hang->cpu_ms = said.cpu_ms;
 }

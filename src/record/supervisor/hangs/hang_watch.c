@@ -237,11 +237,7 @@ static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, 
 /* Send a signal, or 0 to send none, to every recorded process and every rank that hangs. Returns how many there are. */
 static size_t signal_all(const gwi_hangs *hangs, const gwi_record *record, int signal)
 {
-    enum { PIDS_MAX = 256 };
-    uint32_t pid[PIDS_MAX];
-    size_t recorded = gw_drain_alive(record->drain, pid, PIDS_MAX), count = 0;
-    for (size_t i = 0; i < recorded && i < PIDS_MAX; i++)
-        count += kill((pid_t)pid[i], signal) == 0;
+    size_t count = gwi_record_signal(record, 0, signal);
     for (size_t i = 0; i < hangs->job.process_count; i++) {
         const gwi_still_process *process = &hangs->job.process[i];
         count += process->has_rank && gwi_still_is_there(process) && kill(process->pid, signal) == 0;
@@ -347,7 +343,7 @@ static bool note_job(gwi_hangs *hangs, gwi_record *record, pid_t child)
 
 size_t gwi_hangs_signal(const gwi_hangs *hangs, const gwi_record *record, int signal)
 {
-    return hangs->killed_at_ns == 0 || record->drain == NULL ? 0 : signal_all(hangs, record, signal);
+    return hangs->killed_at_ns == 0 ? 0 : signal_all(hangs, record, signal);
 }
 
 void gwi_hangs_close(gwi_hangs *hangs)
