@@ -225,6 +225,25 @@ static bool fewer_workers(gwi_rescue *rescue, gwi_rescued *rescued)
     return true;
 }
 
+/* A program whose memory grows dies again, but gets further each time, if it goes on from its checkpoints. */
+static bool resume(const gwi_rescue *rescue, const gw_verdict *verdict, gwi_rescued *rescued)
+{
+    bool is_leak = strcmp(verdict->cause, "gpu-oom-leak") == 0;
+    if (rescue->may_leak && rescue->checkpoint[0] != '\0' && rescue->kept_seconds > 0) {
+        if (is_leak)
+            gw_text_addf(&rescued->proof, "the leak will fill the card again; mend it: %s",
+                         verdict->next.count > 0 ? verdict->next.item[0] : "see the verdict");
+        else
+            gw_text_add_str(&rescued->proof, "the program got further than its last checkpoint");
+        return true;
+    }
+    if (is_leak)
+        rescued->why_not = !rescue->may_leak ? "a leak fills the card again; --rescue=leak with --resume-with goes on "
+                                               "from checkpoints all the same"
+                                             : "a leak fills the card again, and no new checkpoint was written";
+    return false;
+}
+
 bool gwi_rescue_numbers(gwi_rescue *rescue, gw_supervisor *run, const gw_verdict *verdict, gwi_rescued *rescued)
 {
     const gw_cause_info *cause = gw_cause_find(verdict->cause);
@@ -233,21 +252,9 @@ bool gwi_rescue_numbers(gwi_rescue *rescue, gw_supervisor *run, const gw_verdict
         return leave_card(rescue, verdict, rescued);
     if ((acts & GW_ACT_WORKERS) != 0)
         return fewer_workers(rescue, rescued);
-    if ((acts & GW_ACT_NUMBERS) != 0)
-        return gwi_numbers_change(rescue, run, rescued);
-    if ((acts & GW_ACT_RESUME) == 0)
-        return false;
-    rescued->why_not = !rescue->may_leak ? "a leak fills the card again; --rescue=leak with --resume-with "
-                                           "goes on from checkpoints all the same"
-                       : rescue->checkpoint[0] == '\0'
-                           ? "a leak fills the card again, and there is no checkpoint to go "
-                             "on from"
-                       : rescue->kept_seconds <= 0 ? "the leak filled the card before the next checkpoint was written"
-                                                   : NULL;
-    if (rescued->why_not == NULL)
-        gw_text_addf(&rescued->proof, "the leak will fill the card again; mend it: %s",
-                     verdict->next.count > 0 ? verdict->next.item[0] : "see the verdict");
-    return rescued->why_not == NULL;
+    if ((acts & GW_ACT_NUMBERS) != 0 && gwi_numbers_change(rescue, run, rescued))
+        return true;
+    return (acts & (GW_ACT_NUMBERS | GW_ACT_RESUME)) != 0 && resume(rescue, verdict, rescued);
 }
 
 /* ---- checkpoints ---- */
