@@ -57,7 +57,14 @@ void gwi_restart_begin(gwi_restart *machine, uint32_t restart_count);
 /* An attempt has ended. */
 gwi_decision gwi_restart_ended(gwi_restart *machine, const gwi_attempt_end *end);
 
-typedef enum gwi_waited { GWI_WAITED_FREE, GWI_WAITED_UNKNOWN, GWI_WAITED_TIMEOUT, GWI_WAITED_STOPPED } gwi_waited;
+/* WAS_FREE: at the first look, so this is no change */
+typedef enum gwi_waited {
+    GWI_WAITED_FREE,
+    GWI_WAITED_WAS_FREE,
+    GWI_WAITED_UNKNOWN,
+    GWI_WAITED_TIMEOUT,
+    GWI_WAITED_STOPPED
+} gwi_waited;
 /* The wait that the last decision requested has ended. */
 gwi_decision gwi_restart_waited(gwi_restart *machine, gwi_waited waited);
 
