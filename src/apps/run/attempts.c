@@ -205,12 +205,11 @@ static bool apply_cure(gwi_attempts *attempts, const char *recording, const gw_v
     return true;
 }
 
-/* Memory of another process was waited for, and the program failed again in the same way: the other process may be one
- * of the program's own. */
+/* The memory of another process was free when the attempt before had ended, and is missing again: the other process may
+ * be one of the program's own. */
 static bool is_crowded(const gwi_attempts *attempts, const gw_verdict *verdict)
 {
-    return gw_str_same(verdict->cause, "gpu-oom-other-process") && attempts->machine.count > 0 &&
-           attempts->machine.evidence == gwi_attempt_evidence(verdict);
+    return attempts->was_free && gw_str_same(verdict->cause, "gpu-oom-other-process");
 }
 
 /* --rescue: first what changes no number of the training. Returns true if the next attempt differs from this one. */
@@ -256,6 +255,7 @@ static gwi_decision wait_for_memory(gwi_attempts *attempts, gw_supervisor *run, 
                                         [GW_WAIT_UNKNOWN] = GWI_WAITED_UNKNOWN,
                                         [GW_WAIT_WAS_FREE] = GWI_WAITED_WAS_FREE};
     gw_wait_end end = gw_supervisor_wait_memory(run, verdict->needed_device, verdict->needed_bytes, memory_wait_max_ns);
+    attempts->was_free = attempts->was_free || end == GW_WAIT_WAS_FREE;
     return gwi_restart_waited(&attempts->machine, waited[end]);
 }
 

@@ -75,6 +75,7 @@ typedef struct gwi_attempts {
     gwi_rescue rescue;
     gwi_command command; /* of the next attempt; owned */
     gwi_restart machine;
+    bool was_free; /* the memory that an attempt lacked was free when it had ended */
     gw_text *fact; /* owned; the fact "attempt" of each attempt that has ended */
     size_t fact_count;
     gw_text cure; /* the fact "cure" for the next attempt; empty: none */
