@@ -73,13 +73,14 @@ class Tools:
             sys.exit(f"rescue.py: no gpuwhy with a virtual card in {self.build}")
         self.trainer = folder / "train"
         self.compile(HERE / "train.c", self.trainer, "-g", f"-L{self.virtual}", "-lcuda")
-        self.stubs = folder / "stubs"
-        self.stubs.mkdir()
         names = subprocess.run(["nm", "-D", "--defined-only", str(self.virtual / "libcuda.so.1")], capture_output=True, text=True,
                                check=True).stdout
         functions = sorted(set(re.findall(r" T (cu[A-Z]\w+)", names)))
-        self.compile_text("".join(f"int {name}(void) {{ return 34; }}\n" for name in functions), self.stubs / "libcuda.so.1",
-                          "-Wl,-soname,libcuda.so.1")
+        self.drivers = {"stubs": 34, "compat": 804}  # folders of driver libraries, and what their functions return
+        for name, code in self.drivers.items():
+            self.compile_text("".join(f"int {function}(void) {{ return {code}; }}\n" for function in functions),
+                              folder / name / "libcuda.so.1")
+        self.folder = folder
 
     def compile(self, source, target, *options):
         command = [*shlex.split(os.environ.get("CC", "cc")), "-std=gnu17", "-O1", "-w", str(source), "-o", str(target), *options]
@@ -87,11 +88,14 @@ class Tools:
         if done.returncode != 0:
             raise RuntimeError(f"{source} does not compile:\n{done.stderr}")
 
-    def compile_text(self, text, target, *options):
+    def compile_text(self, text, target):
+        """Make a library, which the loader also finds by the name with only its major version."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        source = target.with_suffix(".c")
+        source, soname = target.with_suffix(".c"), re.sub(r"(\.so\.\d+)\..*", r"\1", target.name)
         source.write_text(text)
-        self.compile(source, target, "-shared", "-fPIC", *options)
+        self.compile(source, target, "-shared", "-fPIC", f"-Wl,-soname,{soname}")
+        if soname != target.name:
+            target.with_name(soname).symlink_to(target.name)
 
 
 class Place:
@@ -118,20 +122,34 @@ class Place:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUWHY_") and k != "LD_PRELOAD"}
         environment.update(XDG_STATE_HOME=str(self.folder / "state"), RESCUE_STARTS=str(self.starts_file),
                            GPUWHY_VIRTUAL_DIR=str(self.folder / "cards"), PYTHONDONTWRITEBYTECODE="1")
+        if self.wrong_folder():
+            environment["LD_LIBRARY_PATH"] = self.wrong_folder()[0]
         if not self.healthy:
             environment.update(self.row.variables)
         return environment
 
     def bare_environment(self):
         """The environment of a program that finds the virtual card without gpuwhy."""
-        folders = [self.tools.stubs] if self.row.stub and not self.healthy else []
         return {**self.environment(), "GPUWHY_VIRTUAL": self.specification(),
-                "LD_LIBRARY_PATH": ":".join(map(str, [*folders, self.tools.virtual]))}
+                "LD_LIBRARY_PATH": ":".join([*self.wrong_folder(), str(self.tools.virtual)])}
+
+    def is_driver_wrong(self):
+        return self.row.wrong in self.tools.drivers
+
+    def wrong_folder(self):
+        """The folder of libraries that must not be searched, as a list."""
+        if self.row.wrong is None or self.healthy:
+            return []
+        return [str(self.tools.folder / self.row.wrong) if self.is_driver_wrong() else self.named(self.row.wrong)]
+
+    def named(self, text):
+        """Replace the names of rows.py for what only this run has."""
+        names = {"PORT": str(self.port), "CNN": str(self.tools.cnn), "LIB": str(self.folder / "libraries")}
+        return re.sub(r"\b(PORT|CNN|LIB)\b", lambda match: names[match[0]], text)
 
     def words(self):
         """The arguments of the row, with its placeholders."""
-        names = {"PORT": str(self.port), "CNN": str(self.tools.cnn), "LIB": str(self.folder / "libraries")}
-        return [re.sub(r"\b(PORT|CNN|LIB)\b", lambda match: names[match[0]], word) for word in self.row.words]
+        return [self.named(word) for word in self.row.words]
 
     def program(self):
         return {"python": [sys.executable, "-B", str(HERE / "train.py")], "c": [str(self.tools.trainer)],
@@ -159,7 +177,7 @@ class Place:
     def __enter__(self):
         self.other = None
         if self.row.beside and not self.healthy:
-            words = [word.replace("PORT", str(self.port)) for word in self.row.beside]
+            words = [self.named(word) for word in self.row.beside]
             self.other = subprocess.Popen([sys.executable, "-B", str(HERE / "beside.py"), *words], env=self.bare_environment(),
                                           stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
             if self.other.stdout.readline() != b"held\n":
@@ -210,7 +228,8 @@ def rescued(row, tools, folder, first_only=False):
     """Run it under gpuwhy. Returns the place, the status and the verdict."""
     with Place(row, tools, folder) as place:
         verdict = folder / "verdict.json"
-        gpu = ["--gpu", "real"] if row.stub else ["--gpu", "virtual:" + place.specification()]
+        is_real = place.is_driver_wrong()  # the real driver is the one that the loader finds: here, also a virtual one
+        gpu = ["--gpu", "real" if is_real else "virtual:" + place.specification()]
         command, options = place.command(), list(row.options)
         if first_only:
             command = filled(command)
@@ -220,7 +239,7 @@ def rescued(row, tools, folder, first_only=False):
             options.append("--rescue=leak" if row.leak else "--rescue")
         status = place.execute([str(tools.gpuwhy), "run", *gpu, "--no-history", "--json", str(verdict), "-o",
                                 str(folder / "run.gpuwhy"), *options, "--", *command],
-                               place.bare_environment() if row.stub else place.environment(), TIMEOUT_S)
+                               place.bare_environment() if is_real else place.environment(), TIMEOUT_S)
         return place, status, json.loads(verdict.read_text()) if verdict.exists() else None
 
 
@@ -285,8 +304,8 @@ def wrong_act(row, place, starts):
         return f"values: {found}"
     if row.setting and row.setting not in (f"{name}={value}" for name, value in last[0].items()):
         return f"{row.setting} is not set"
-    if row.act == "folder" and str(place.tools.stubs) in last[0].get("LD_LIBRARY_PATH", ""):
-        return "the folder of the stub is still searched"
+    if row.act == "folder" and place.wrong_folder()[0] in last[0].get("LD_LIBRARY_PATH", "").split(":"):
+        return "the wrong folder is still searched"
     if row.resumes and "--resume" not in last[1]:
         return "it did not resume"
     if row.least and int(found[-1][row.least[0]]) < row.least[1]:

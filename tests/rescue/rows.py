@@ -26,13 +26,13 @@ class Row:
     variables  of the environment
     wrap       words before the program, such as env NAME=VALUE
     signal     sent to the process group when the program has created the file `ready`
-    stub       a stub of the driver is found first, in a folder of LD_LIBRARY_PATH
+    wrong      a folder of LD_LIBRARY_PATH that must not be searched: a driver library from Tools.drivers, or LIB/..
     libraries  empty libraries that are made for the row, as relative paths; LIB stands for their folder
     quick      one of the rows of --quick"""
 
     def __init__(self, name, program, words, cause, act=None, *, same=None, least=None, setting=None, options=(), leak=False,
                  resumes=False, starts=1, memory="3GiB", card="h200", more="", beside=None, variables=None, wrap=(),
-                 signal=None, stub=False, libraries=(), quick=False, status=None):
+                 signal=None, wrong=None, libraries=(), quick=False, status=None):
         self.name, self.program, self.words = name, program, words.split("|") if isinstance(words, str) else list(words)
         self.causes = cause if isinstance(cause, tuple) else (cause,)
         self.act, self.least, self.setting = act, least, setting
@@ -40,7 +40,7 @@ class Row:
         self.options, self.leak, self.resumes, self.starts = list(options), leak, resumes, starts
         self.memory, self.card, self.more = memory, card, more
         self.beside, self.variables, self.wrap = beside, variables or {}, list(wrap)
-        self.signal, self.stub, self.libraries, self.quick, self.status = signal, stub, libraries, quick, status
+        self.signal, self.wrong, self.libraries, self.quick, self.status = signal, wrong, libraries, quick, status
 
 
 def split(text):
@@ -185,8 +185,13 @@ def settings():
     nccl = "nvidia/nccl/lib/libnccl.so.2.19.3"
     yield python("nccl-graphs", f"--graphs --batch 100 --sample 16 --load LIB/{nccl}", CAPACITY, "setting", libraries=(nccl,),
                  setting="NCCL_CUMEM_ENABLE=0", more="driver=12020")
-    yield python("stub-python", "--iterations 3", "stub-or-wrong-libcuda", "folder", stub=True, quick=True)
-    yield compiled("stub-c", "--iterations 3", "stub-or-wrong-libcuda", "folder", stub=True)
+    yield python("stub-python", "--iterations 3", "stub-or-wrong-libcuda", "folder", wrong="stubs", quick=True)
+    yield compiled("stub-c", "--iterations 3", "stub-or-wrong-libcuda", "folder", wrong="stubs")
+    yield python("compat-python", "--iterations 3", "forward-compat-misuse", "folder", wrong="compat")
+    package, old = "nvidia/cudnn/lib", "old"
+    cudnn = (f"{package}/libcudnn.so.9.3.0", f"{package}/libcudnn_test.so.9.3.0", f"{old}/libcudnn_test.so.9.1.0")
+    yield python("cudnn-python", f"--cudnn LIB/{package}", "cudnn-mixed-libraries", "folder", wrong=f"LIB/{old}",
+                 libraries=cudnn)
 
 
 def leaks():

@@ -264,6 +264,18 @@ def preallocate(gpu):
     return None if off else gpu.take(free.value * 3 // 4)
 
 
+def load_cudnn(folder):
+    """Load cuDNN from its package, and the part of it that the loader finds first, as cuDNN does. They must fit together."""
+    main, part = (pathlib.Path(folder) / name for name in ("libcudnn.so.9", "libcudnn_test.so.9"))
+    ctypes.CDLL(str(main))
+    try:
+        ctypes.CDLL(part.name)
+    except OSError:
+        ctypes.CDLL(str(part))  # by the run path of the package
+    if str(part.resolve()) not in pathlib.Path("/proc/self/maps").read_text():
+        raise RuntimeError("cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH")
+
+
 def capture(gpu):
     """Take memory for captured graphs, much more of it if NCCL allocates in its newer way."""
     print("capturing the model for CUDA graphs", file=sys.stderr)
@@ -276,7 +288,8 @@ def read_options():
                         ("device", 0), ("leak", 0), ("every", 2), ("at", 2), ("peak-at", -1), ("port", 0)):
         parser.add_argument("--" + name, type=int, default=value)
     for name, value in (("precision", "fp32"), ("attention", "flash"), ("fault", None), ("once", None), ("checkpoint", None),
-                        ("resume", None), ("load", None), ("driver", "libcuda.so.1"), ("config", None), ("meet", None)):
+                        ("resume", None), ("load", None), ("driver", "libcuda.so.1"), ("config", None), ("meet", None),
+                        ("cudnn", None)):
         parser.add_argument("--" + name, default=value)
     for name in ("check", "own-context", "preallocate", "graphs"):
         parser.add_argument("--" + name, action="store_true")
@@ -295,6 +308,8 @@ def main():
         ctypes.CDLL(name)
     store = listen(options.port) if options.port else None
     trainer = Trainer(options)
+    if options.cudnn:
+        load_cudnn(options.cudnn)
     time.sleep(2.5 if options.load else 0)  # frameworks compile for seconds, and gpuwhy looks for libraries every two seconds
     pool = preallocate(trainer.gpu) if options.preallocate else None
     graphs = capture(trainer.gpu) if options.graphs else None
