@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -44,6 +45,39 @@ bool gw_supervisor_pause(gw_supervisor *run, unsigned pause_ms)
         poll(&waited, 1, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS);
     }
     return !is_asked;
+}
+
+static _Noreturn void be_self(const gw_supervisor *run, char *const *argv)
+{
+    int null = open("/dev/null", O_RDWR);
+    setpgid(0, 0); /* the terminal's ^C reaches only us, and we end it */
+    gwi_signals_restore(&run->signals);
+    for (int fd = 0; null >= 0 && fd <= 2; fd++)
+        dup2(null, fd);
+    execv("/proc/self/exe", argv);
+    _exit(GW_EXIT_NOT_FOUND);
+}
+
+bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv)
+{
+    enum { LOOK_MS = 50, KILL_AFTER_MS = 5000 };
+    int status = 0, asked_ms = 0;
+    bool goes_on = true;
+    pid_t pid = fork();
+    if (pid == 0)
+        be_self(run, argv);
+    while (pid > 0 && waitpid(pid, &status, WNOHANG) == 0) {
+        if (goes_on)
+            goes_on = gw_supervisor_pause(run, LOOK_MS);
+        else
+            poll(NULL, 0, LOOK_MS);
+        if (!goes_on && asked_ms == 0)
+            kill(pid, SIGTERM);
+        asked_ms += goes_on ? 0 : LOOK_MS;
+        if (asked_ms > KILL_AFTER_MS)
+            kill(-pid, SIGKILL);
+    }
+    return pid > 0 && goes_on;
 }
 
 void gw_supervisor_end_like(int status)
