@@ -208,9 +208,15 @@ class Place:
                 pass
             process.wait()
 
+    def is_waiting(self):
+        """True if the program waits for a signal, or gpuwhy for something else, or if it rehearses the program."""
+        said, started = (path.read_text(errors="replace") if path.exists() else ""
+                         for path in (self.folder / "stderr", self.starts_file))
+        return (self.work / "ready").exists() or "gpuwhy: waiting" in said or "rehearsal\x1f" in started
+
     def send_signal(self, process):
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not (self.work / "ready").exists() and process.poll() is None and time.monotonic() < deadline:
+        while not self.is_waiting() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         if process.poll() is None:
             os.killpg(process.pid, getattr(signal, self.row.signal))
@@ -248,7 +254,7 @@ def blind(row, tools, folder):
     with Place(row, tools, folder) as place:
         for _ in range(ATTEMPTS):
             status = place.execute(filled(place.command()), place.bare_environment())
-            if status in (0, None) or row.signal:  # a hang never ends, and ^C ends the loop, too
+            if status in (0, None) or (row.signal and status < 0):  # a hang never ends, and ^C ends the loop, too
                 break
         return place, status
 
@@ -293,6 +299,10 @@ def all_values(row, place, start):
     return values
 
 
+def variables_of(start):
+    return [f"{name}={value}" for name, value in start[0].items()]
+
+
 def wrong_act(row, place, starts):
     """Return what is wrong with how the program was changed, or None."""
     first, last = starts[0], starts[-1]
@@ -302,18 +312,18 @@ def wrong_act(row, place, starts):
     changed = found[0] != found[-1]
     if changed != (row.act in ("values", "fewer-gpus")):
         return f"values: {found}"
-    if row.setting and row.setting not in (f"{name}={value}" for name, value in last[0].items()):
-        return f"{row.setting} is not set"
+    if row.settings and row.settings[0] not in variables_of(last):
+        return f"{row.settings[0]} is not set"
     if row.act == "folder" and place.wrong_folder()[0] in last[0].get("LD_LIBRARY_PATH", "").split(":"):
         return "the wrong folder is still searched"
     if row.resumes and "--resume" not in last[1]:
         return "it did not resume"
     if row.least and int(found[-1][row.least[0]]) < row.least[1]:
         return f"{row.least[0]} {found[-1][row.least[0]]}, but {row.least[1]} fits"
-    ignored = {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "BATCH"}
-    more = {name for name in last[0] if last[0][name] != first[0].get(name)} - ignored
-    if more - {(row.setting or "").partition("=")[0]}:
-        return f"variables were changed: {sorted(more)}"
+    more = [text for text in variables_of(last) if text not in variables_of(first) and text not in row.settings
+            and not text.startswith(("BATCH=", "CUDA_VISIBLE_DEVICES=", "LD_LIBRARY_PATH="))]
+    if more:
+        return f"variables were changed: {', '.join(more)}"
     return None
 
 
@@ -322,7 +332,7 @@ def judge(row, place, status, verdict, tools, folder, result):
     result.status, result.starts = status, len(starts)
     attempts = verdict["attempts"] if verdict else []
     result.cause = attempts[0]["cause"] if attempts else verdict["cause"] if verdict else None
-    result.acts = [attempt.get("act") for attempt in attempts]
+    result.acts = [attempt["change"] for attempt in attempts]
     result.wrong_cause = result.cause not in row.causes
     if status is None or not starts:
         result.broken = f"status {status}, {len(starts)} starts: " + (folder / "stderr").read_text(errors="replace")[-300:]
@@ -330,8 +340,6 @@ def judge(row, place, status, verdict, tools, folder, result):
     if row.act is None:
         if status == 0:
             result.broken = "it is called hopeless, and ended well"
-        if row.status is not None and status != row.status:
-            result.wrong_act = f"exit status {status} instead of {row.status}"
         return
     result.saved = status == 0
     if not result.saved:
@@ -363,6 +371,8 @@ def run_one(job):
             place, status = blind(row, tools, folder / "blind")
             result.blind_seconds, result.blind_starts = time.monotonic() - started, len(place.starts())
             result.blind_saved = row.act is not None and status == 0
+            if row.act is None and not row.signal and row.starts == 1 and status != result.status:
+                result.wrong_act = f"exit status {result.status} instead of {status}"
             if result.blind_saved:
                 result.blind_differs = place.result() != never_failed(row, tools, folder / "blind-whole", {})
     except Exception as error:  # noqa: BLE001 - one row must not end the run
@@ -427,6 +437,7 @@ def report_first(results):
 
 
 def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for programs in the background
     parser = argparse.ArgumentParser(description="How often gpuwhy run --rescue gets a failing program through.")
     parser.add_argument("--build", default=os.environ.get("GPUWHY_BUILD", HERE.parents[1] / "build"))
     parser.add_argument("--jobs", type=int, default=2)

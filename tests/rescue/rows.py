@@ -16,7 +16,7 @@ class Row:
     act        wait-memory, wait-port, pause, restart, values (placeholders), setting, folder, fewer-gpus; None: hopeless
     same       the result is that of the command as it was written, although values were changed
     least      (name, number): the least value that must be found, because it fits
-    setting    NAME=VALUE that the last start must see
+    setting    NAME=VALUE, or several, that only the last start sees; the first one is what helps
     options    more options of `gpuwhy run`
     leak       --rescue=leak
     resumes    the last start must resume from a checkpoint
@@ -25,22 +25,22 @@ class Row:
     beside     arguments of beside.py; PORT stands for a free port
     variables  of the environment
     wrap       words before the program, such as env NAME=VALUE
-    signal     sent to the process group when the program has created the file `ready`
+    signal     sent to the process group when the program has created the file `ready`, or when gpuwhy waits or rehearses
     wrong      a folder of LD_LIBRARY_PATH that must not be searched: a driver library from Tools.drivers, or LIB/..
     libraries  empty libraries that are made for the row, as relative paths; LIB stands for their folder
     quick      one of the rows of --quick"""
 
     def __init__(self, name, program, words, cause, act=None, *, same=None, least=None, setting=None, options=(), leak=False,
                  resumes=False, starts=1, memory="3GiB", card="h200", more="", beside=None, variables=None, wrap=(),
-                 signal=None, wrong=None, libraries=(), quick=False, status=None):
+                 signal=None, wrong=None, libraries=(), quick=False):
         self.name, self.program, self.words = name, program, words.split("|") if isinstance(words, str) else list(words)
         self.causes = cause if isinstance(cause, tuple) else (cause,)
-        self.act, self.least, self.setting = act, least, setting
-        self.same = act != "values" if same is None else same
+        self.act, self.least, self.settings = act, least, setting.split() if setting else []
+        self.same = act not in ("values", "fewer-gpus") if same is None else same
         self.options, self.leak, self.resumes, self.starts = list(options), leak, resumes, starts
         self.memory, self.card, self.more = memory, card, more
         self.beside, self.variables, self.wrap = beside, variables or {}, list(wrap)
-        self.signal, self.wrong, self.libraries, self.quick, self.status = signal, wrong, libraries, quick, status
+        self.signal, self.wrong, self.libraries, self.quick = signal, wrong, libraries, quick
 
 
 def split(text):
@@ -154,6 +154,12 @@ def batches():
     # It stops if the GPU computes nothing, so it cannot be rehearsed.
     yield python("trial-python", "--batch {batch:256} --sample 16 --check", CAPACITY, "values", least=("batch", 128), quick=True)
     yield python("trial-steps", "--batch {batch:512} --check" + steps, CAPACITY, "values", same=True, least=("batch", 128))
+    yield python("batch-shape", "--shape {batch:256}x{size:224} --sample 16", CAPACITY, "values", least=found)
+    # It resumes by itself, and must not find what a rehearsal wrote.
+    yield python("batch-resumes-itself", "--batch {batch:256} --auto --checkpoint step-%.json --iterations 8" + steps, CAPACITY,
+                 "values", same=True, least=("batch", 128))
+    yield python("address-then-batch", "--batch {batch:256} --sample 16 --once seen --fault address --at 0", "illegal-address",
+                 "values", least=found)
     yield python("batch-weights", "--batch {batch:64} --sample 16 --weights 2048", CAPACITY, "values",
                  least=("batch", fits(3072, 16, 2048)))
 
@@ -177,11 +183,12 @@ def other_values():
 def settings():
     """Variables and folders."""
     jax, torch, tensorflow = "jaxlib/libjax_common.so", "torch/lib/libtorch_cuda.so", "tensorflow/libtensorflow_cc.so.2"
+    xla, growth = "XLA_PYTHON_CLIENT_PREALLOCATE=false", "TF_FORCE_GPU_ALLOW_GROWTH=true"
     words = "--preallocate --batch 60 --sample 16 --load "
     yield python("prealloc-jax", words + f"LIB/{jax},LIB/{torch}", "gpu-oom-preallocation", "setting",
-                 setting="XLA_PYTHON_CLIENT_PREALLOCATE=false", libraries=(jax, torch))
+                 setting=f"{xla} {growth}", libraries=(jax, torch))
     yield python("prealloc-tensorflow", words + f"LIB/{tensorflow},LIB/{torch}", "gpu-oom-preallocation", "setting",
-                 setting="TF_FORCE_GPU_ALLOW_GROWTH=true", libraries=(tensorflow, torch))
+                 setting=f"{growth} {xla}", libraries=(tensorflow, torch))
     nccl = "nvidia/nccl/lib/libnccl.so.2.19.3"
     yield python("nccl-graphs", f"--graphs --batch 100 --sample 16 --load LIB/{nccl}", CAPACITY, "setting", libraries=(nccl,),
                  setting="NCCL_CUMEM_ENABLE=0", more="driver=12020")
@@ -200,6 +207,9 @@ def leaks():
     yield python("leak-python", words, "gpu-oom-leak", "restart", leak=True, options=RESUME, resumes=True, quick=True)
     yield compiled("leak-c", "--leak 300 --iterations 20 --checkpoint step-%d.txt", "gpu-oom-leak", "restart", leak=True,
                    options=("--resume-with", "--resume {last}", "--checkpoints", "step-*.txt"), resumes=True)
+    yield python("leak-placeholder", words + " --batch {batch:8}", "gpu-oom-leak", "restart", leak=True, options=RESUME,
+                 resumes=True)
+    yield python("leak-no-progress", words + " --every 100", "gpu-oom-leak", leak=True, options=RESUME)
     yield python("leak-not-asked", words, "gpu-oom-leak", quick=True, options=RESUME)
     yield python("leak-no-checkpoints", "--leak 300 --iterations 20", "gpu-oom-leak", leak=True)
     yield compiled("leak-plain", "--leak 300 --iterations 20", "gpu-oom-leak")
@@ -225,10 +235,10 @@ def hopeless():
     yield fault("disk", "disk-or-quota-full")
     yield fault("files", "fd-or-process-limit")
     yield fault("fork", "fork-after-init")
-    yield fault("segv", "host-crash-of-process", status=-11)
-    yield fault("abort", "host-crash-of-process", status=-6)
-    yield fault("kill", ("killed-by-scheduler-or-user", "host-oom-kill"), status=-9)
-    yield fault("term", "killed-by-scheduler-or-user", status=-15)
+    yield fault("segv", "host-crash-of-process")
+    yield fault("abort", "host-crash-of-process")
+    yield fault("kill", ("killed-by-scheduler-or-user", "host-oom-kill"))
+    yield fault("term", "killed-by-scheduler-or-user")
     yield compiled("threads-c", "--fault threads", "launch-config-invalid")
     yield compiled("segv-c", "--fault segv", "host-crash-of-process")
     yield ranks("key-ranks", "2 1 --fault key", "script-exception", card="2xh200")
@@ -248,9 +258,15 @@ def hopeless():
     yield other("too-large-cnn", ["CNN", "--batch", "16384"], CAPACITY, memory="4GiB")
     yield python("precision-fixed", "--batch 200 --sample 16 --precision fp32", CAPACITY)
     yield python("batch-1-too-large", "--batch {batch:1} --sample 4000", CAPACITY)
+    yield python("trial-batch-1", "--batch {batch:1} --sample 4000 --check", CAPACITY)
+    yield python("precision-too-large", "--batch 800 --sample 16 --precision {precision:fp32,bf16}", CAPACITY)
+    yield python("ctrl-c-rehearsal", "--batch {batch:256} --sample 16 --pause 3", CAPACITY, signal="SIGINT")
+    # The second start has another fault, which ends it.
+    yield python("batch-then-key", "--batch {batch:256} --sample 16 --fault key --at 2", CAPACITY, starts=2)
     yield python("weights-too-large", "--batch {batch:64} --sample 4 --weights 4000", CAPACITY)
     yield python("neighbour-stays", "--batch 100 --sample 16", "gpu-oom-other-process", beside=("memory", "1200", "-1"),
-                 options=("--wait-memory", "64MiB:3"))
+                 signal="SIGINT")
+    yield python("port-stays", "--port PORT", "rendezvous-port-clash", beside=("port", "PORT", "-1"), signal="SIGINT")
     yield ranks("lost-not-allowed", "2 9 --iterations 40 --pause 0.05", "gpu-off-bus", card="2xh200",
                 more="fault=lost#1@cuLaunchKernel:20")
     # Nobody can know that the second start fails, too; a third one has no reason.

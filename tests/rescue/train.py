@@ -18,8 +18,8 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 
 MIB = 1 << 20
 MASK = (1 << 64) - 1
-RECORDED = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "NCCL_CUMEM_ENABLE", "PYTORCH_CUDA_ALLOC_CONF",
-            "TF_FORCE_GPU_ALLOW_GROWTH", "TF_USE_LEGACY_KERAS", "XLA_PYTHON_CLIENT_PREALLOCATE")
+RECORDED = ("BATCH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "NCCL_CUMEM_ENABLE", "PYTORCH_CUDA_ALLOC_CONF",
+            "TF_FORCE_GPU_ALLOW_GROWTH", "XLA_PYTHON_CLIENT_PREALLOCATE")
 # Kernels that fail on the virtual card: include/gpuwhy/kernel_model.h.
 FAULTS = {"address": 1, "misaligned": 2, "assert": 3, "trap": 4}
 PTX = ".version 7.0\n.target sm_70\n.address_size 64\n" + "".join(
@@ -99,11 +99,18 @@ class Gpu:
         return number.value
 
 
+def newest(pattern):
+    """Return the checkpoint with the most steps, as programs do that resume by themselves; None: there is none."""
+    steps = {int("".join(filter(str.isdigit, path.name))): path for path in pathlib.Path().glob(pattern.replace("%", "*"))}
+    return steps[max(steps)] if steps else None
+
+
 class Trainer:
     def __init__(self, options):
         self.options, self.kept, self.state, self.first = options, [], 1, 0
-        if options.resume:
-            saved = json.loads(pathlib.Path(options.resume).read_text())
+        last = options.resume or (newest(options.checkpoint) if options.auto else None)
+        if last:
+            saved = json.loads(pathlib.Path(last).read_text())
             self.state, self.first = saved["state"], saved["step"]
         self.gpu = Gpu(options)
         self.weights = [self.gpu.take(options.weights * MIB // 4) for _ in range(4)] if options.weights else []
@@ -288,15 +295,17 @@ def read_options():
                         ("device", 0), ("leak", 0), ("every", 2), ("at", 2), ("peak-at", -1), ("port", 0)):
         parser.add_argument("--" + name, type=int, default=value)
     for name, value in (("precision", "fp32"), ("attention", "flash"), ("fault", None), ("once", None), ("checkpoint", None),
-                        ("resume", None), ("load", None), ("driver", "libcuda.so.1"), ("config", None), ("meet", None),
+                        ("resume", None), ("load", None), ("driver", "libcuda.so.1"), ("config", None), ("shape", None), ("meet", None),
                         ("cudnn", None)):
         parser.add_argument("--" + name, default=value)
-    for name in ("check", "own-context", "preallocate", "graphs"):
+    for name in ("check", "own-context", "preallocate", "graphs", "auto"):
         parser.add_argument("--" + name, action="store_true")
     parser.add_argument("--pause", type=float, default=0)
     options = parser.parse_args()
     for name, value in (json.loads(options.config) if options.config else {}).items():
         setattr(options, name, value)
+    if options.shape:
+        options.batch, options.size = map(int, options.shape.split("x"))
     options.batch = int(os.environ.get("BATCH", options.batch))
     return options
 
