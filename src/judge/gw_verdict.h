@@ -288,6 +288,7 @@ typedef struct gw_verdict {
     size_t known_count;
     gw_string_list interventions; /* what gpuwhy did to the run because an option requested it, one sentence each */
     int needed_port;              /* the port that was in use; 0: not known, or not the cause */
+    char *wrong_driver;           /* owned; path of the driver library that should not have been loaded; NULL: none */
     int lost_device;              /* CUDA's number of the card that stopped responding; -1: none, or not known */
     int needed_device;            /* CUDA's number of the card; only valid if needed_bytes is not 0 */
     uint64_t

@@ -6,6 +6,7 @@
 #include "gw_hash.h"
 #include "gw_say.h"
 #include "gwi_judge.h"
+#include "gwi_rehearsals.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -82,6 +83,9 @@ gwi_decision gwi_restart_waited(gwi_restart *machine, gwi_waited waited)
     switch (waited) {
     case GWI_WAITED_FREE:
         machine->is_changed = true;
+        again.why = "the memory is free now";
+        return again;
+    case GWI_WAITED_WAS_FREE:
         again.why = "the memory is free now";
         return again;
     case GWI_WAITED_UNKNOWN:
@@ -201,12 +205,21 @@ static bool apply_cure(gwi_attempts *attempts, const char *recording, const gw_v
     return true;
 }
 
+/* The memory of another process was free when the attempt before had ended, and is missing again: the other process may
+ * be one of the program's own. */
+static bool is_crowded(const gwi_attempts *attempts, const gw_verdict *verdict)
+{
+    return attempts->was_free && gw_str_same(verdict->cause, "gpu-oom-other-process");
+}
+
 /* --rescue: first what changes no number of the training. Returns true if the next attempt differs from this one. */
 static bool rescue(gwi_attempts *attempts, gw_supervisor *run, const char *recording, const gw_verdict *verdict,
                    gwi_rescued *rescued)
 {
     const gw_cause_info *cause = gw_cause_find(verdict->cause);
     bool may_cure = cause != NULL && (cause->acts & GW_ACT_ALLOCATOR) != 0;
+    if (is_crowded(attempts, verdict))
+        return gwi_numbers_change(&attempts->rescue, run, rescued);
     return gwi_rescue_settings(verdict, rescued) || (may_cure && apply_cure(attempts, recording, verdict, rescued)) ||
            gwi_rescue_numbers(&attempts->rescue, run, verdict, rescued);
 }
@@ -239,8 +252,10 @@ static gwi_decision wait_for_memory(gwi_attempts *attempts, gw_supervisor *run, 
     static const gwi_waited waited[] = {[GW_WAIT_FREE] = GWI_WAITED_FREE,
                                         [GW_WAIT_TIMEOUT] = GWI_WAITED_TIMEOUT,
                                         [GW_WAIT_STOPPED] = GWI_WAITED_STOPPED,
-                                        [GW_WAIT_UNKNOWN] = GWI_WAITED_UNKNOWN};
+                                        [GW_WAIT_UNKNOWN] = GWI_WAITED_UNKNOWN,
+                                        [GW_WAIT_WAS_FREE] = GWI_WAITED_WAS_FREE};
     gw_wait_end end = gw_supervisor_wait_memory(run, verdict->needed_device, verdict->needed_bytes, memory_wait_max_ns);
+    attempts->was_free = attempts->was_free || end == GW_WAIT_WAS_FREE;
     return gwi_restart_waited(&attempts->machine, waited[end]);
 }
 
@@ -387,6 +402,7 @@ bool gwi_attempts_again(gwi_attempts *attempts, gw_supervisor *run)
         end.why_not = last_attempt;
     if (rescued.why_not != NULL)
         end.why_not = rescued.why_not;
+    end.is_stopped = gw_supervisor_is_stopped(run); /* also during a rehearsal */
     gwi_decision decision = gwi_restart_ended(&attempts->machine, &end);
     decision = wait_as_decided(attempts, run, verdict, decision, &rescued);
     record(attempts, run, verdict, &decision, &rescued);

@@ -57,7 +57,14 @@ void gwi_restart_begin(gwi_restart *machine, uint32_t restart_count);
 /* An attempt has ended. */
 gwi_decision gwi_restart_ended(gwi_restart *machine, const gwi_attempt_end *end);
 
-typedef enum gwi_waited { GWI_WAITED_FREE, GWI_WAITED_UNKNOWN, GWI_WAITED_TIMEOUT, GWI_WAITED_STOPPED } gwi_waited;
+/* WAS_FREE: at the first look, so this is no change */
+typedef enum gwi_waited {
+    GWI_WAITED_FREE,
+    GWI_WAITED_WAS_FREE,
+    GWI_WAITED_UNKNOWN,
+    GWI_WAITED_TIMEOUT,
+    GWI_WAITED_STOPPED
+} gwi_waited;
 /* The wait that the last decision requested has ended. */
 gwi_decision gwi_restart_waited(gwi_restart *machine, gwi_waited waited);
 
@@ -68,6 +75,7 @@ typedef struct gwi_attempts {
     gwi_rescue rescue;
     gwi_command command; /* of the next attempt; owned */
     gwi_restart machine;
+    bool was_free; /* the memory that an attempt lacked was free when it had ended */
     gw_text *fact; /* owned; the fact "attempt" of each attempt that has ended */
     size_t fact_count;
     gw_text cure; /* the fact "cure" for the next attempt; empty: none */

@@ -134,14 +134,18 @@ static bool is_there(const char *folder, size_t bytes, const char *library)
     return is;
 }
 
-/* Leave out the folders of LD_LIBRARY_PATH that contain `library`: the program found the wrong one there. */
-static bool leave_out(const char *library, gwi_rescued *rescued)
+/* Leave out the folders of LD_LIBRARY_PATH that contain `library`, or only the folder of the file `path`: the program
+ * found the wrong one there. */
+static bool leave_out(const char *library, const char *path, gwi_rescued *rescued)
 {
+    size_t path_bytes = path == NULL ? 0 : (size_t)(gw_path_last(path) - path);
     static const char name[] = "LD_LIBRARY_PATH";
     gw_text kept = {0}, out = {0};
     for (const char *at = getenv(name); at != NULL && *at != '\0';) {
         size_t bytes = strcspn(at, ":");
-        gw_text *to = is_there(at, bytes, library) ? &out : &kept;
+        bool is_of_path = path_bytes == 0 || (bytes <= path_bytes && strncmp(at, path, bytes) == 0 &&
+                                              strspn(path + bytes, "/") == path_bytes - bytes);
+        gw_text *to = is_of_path && is_there(at, bytes, library) ? &out : &kept;
         gw_text_addf(to, "%s%.*s", to->bytes > 0 ? ":" : "", (int)bytes, at);
         at += bytes;
         at += *at == ':';
@@ -167,7 +171,8 @@ bool gwi_rescue_settings(const gw_verdict *verdict, gwi_rescued *rescued)
         return set("TF_FORCE_GPU_ALLOW_GROWTH", "true", rescued) || jax;
     }
     if (cause != NULL && (cause->acts & GW_ACT_LIBRARY) != 0)
-        return leave_out(strstr(cause->id, "cudnn") != NULL ? "libcudnn" : "libcuda.so", rescued);
+        return leave_out(strstr(cause->id, "cudnn") != NULL ? "libcudnn" : "libcuda.so", verdict->wrong_driver,
+                         rescued);
     return false;
 }
 

@@ -1,6 +1,8 @@
 /* Reads the facts that the supervisor recorded about its own interventions in the run. */
 #include "gwi_interventions.h"
 
+#include "gwi_start.h"
+
 #include "gw_array.h"
 #include "gw_fact.h"
 
@@ -140,7 +142,11 @@ static uint64_t needed_bytes(const gwi_case *c)
 /* Return the port that a line of evidence names: "port: 29500", "host:29500". 0: none. */
 static int port_in(const char *text)
 {
-    const char *at = strstr(text, "port");
+    const char *at = strstr(text, "port:");
+    if (at == NULL)
+        at = strstr(text, "]:"); /* [::]:29500 */
+    if (at == NULL)
+        at = strstr(text, "port ");
     if (at != NULL)
         at += strcspn(at, "0123456789\n");
     long port = at == NULL ? 0 : strtol(at, NULL, 10);
@@ -174,6 +180,9 @@ bool gwi_fill_interventions(const gwi_case *c, gw_verdict *verdict)
 {
     verdict->needed_port = needed_port(verdict);
     verdict->lost_device = lost_device(c);
+    if (gw_str_same(verdict->cause, gwi_cause_stub_or_wrong_libcuda.id) ||
+        gw_str_same(verdict->cause, gwi_cause_forward_compat_misuse.id))
+        (void)gw_str_copy(gwi_versions_of(c).driver_path, &verdict->wrong_driver); /* without memory: not known */
     verdict->needed_bytes = needed_bytes(c);
     verdict->needed_device = c->memory.device;
     for (size_t i = 0; i < c->model->fact_count; i++) {

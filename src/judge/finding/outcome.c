@@ -57,6 +57,7 @@ static void kept_free(gw_verdict *verdict)
     }
     free(verdict->kept);
     free(verdict->failure_phase);
+    free(verdict->wrong_driver);
 }
 
 static void leaks_free(gw_verdict *verdict)

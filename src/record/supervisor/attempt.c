@@ -30,7 +30,9 @@ bool gw_supervisor_is_stopped(gw_supervisor *run)
 
 gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t bytes, uint64_t timeout_ns)
 {
-    const gwi_room_wanted wanted = {.device = device, .bytes = bytes, .timeout_ns = timeout_ns};
+    const gwi_room_wanted wanted = {.device = device,
+                                    .bytes = bytes,
+                                    .timeout_ns = run->wanted.timeout_ns != 0 ? run->wanted.timeout_ns : timeout_ns};
     return gwi_room_wait(run, &wanted);
 }
 

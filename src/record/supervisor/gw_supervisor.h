@@ -49,11 +49,12 @@ typedef enum gw_wait_end {
     GW_WAIT_FREE,
     GW_WAIT_TIMEOUT,
     GW_WAIT_STOPPED, /* a signal asked us to end */
-    GW_WAIT_UNKNOWN  /* the free memory is not known; returned at once */
+    GW_WAIT_UNKNOWN, /* the free memory is not known; returned at once */
+    GW_WAIT_WAS_FREE /* it was free at the first look */
 } gw_wait_end;
 /* Wait until a card has `bytes` free: the one with CUDA's number `device` in the program, or, if it is negative, each
- * card that the program sees. Waits at most `timeout_ns` (0: no limit). Prints who holds the memory, and records the
- * wait. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
+ * card that the program sees. Waits at most `timeout_ns` (0: no limit), or as long as --wait-memory says. Prints who
+ * holds the memory, and records the wait. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
 gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t bytes, uint64_t timeout_ns);
 /* Run gpuwhy itself with other arguments (execv()), without input and output, and wait for its end. Returns false if it
  * could not be started, or if a signal asked us to end: it is then ended, too. Call it between gw_supervisor_watch()
