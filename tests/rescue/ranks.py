@@ -34,9 +34,11 @@ def start(folder):
     shares_card = "--one-card" in words
     words = [word for word in words if word != "--one-card"]
     environment = {name: value for name, value in os.environ.items() if name != "RESCUE_STARTS"}
-    ranks = [subprocess.Popen([sys.executable, "-B", str(HERE / "train.py"), *arguments_of(rank, faulty, words, shares_card, folder)],
-                              env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)},
-                              stdout=subprocess.PIPE, text=True) for rank in range(count)]
+    ranks = []
+    for rank in range(count):
+        argv = [sys.executable, "-B", str(HERE / "train.py"), *arguments_of(rank, faulty, words, shares_card, folder)]
+        environment |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
+        ranks.append(subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True))
     while any(rank.poll() is None for rank in ranks):
         if any(rank.poll() not in (None, 0) for rank in ranks):
             for rank in ranks:

@@ -92,6 +92,9 @@ class Tools:
         """Make a library, which the loader also finds by the name with only its major version."""
         target.parent.mkdir(parents=True, exist_ok=True)
         source, soname = target.with_suffix(".c"), re.sub(r"(\.so\.\d+)\..*", r"\1", target.name)
+        if target.name == "METADATA":  # of a Python package: its folder has the version
+            target.write_text("Name: package\n")
+            return
         source.write_text(text)
         self.compile(source, target, "-shared", "-fPIC", f"-Wl,-soname,{soname}")
         if soname != target.name:
@@ -337,6 +340,8 @@ def judge(row, place, status, verdict, tools, folder, result):
     if status is None or not starts:
         result.broken = f"status {status}, {len(starts)} starts: " + (folder / "stderr").read_text(errors="replace")[-300:]
         return
+    if len(attempts) > 1 and len(attempts) != len(starts):
+        result.broken = f"{len(starts)} starts, but {len(attempts)} attempts in the verdict"
     if row.act is None:
         if status == 0:
             result.broken = "it is called hopeless, and ended well"
@@ -420,7 +425,8 @@ def report(results, options, seconds):
     print_table(results, not options.quick)
     print(f"\n{len(results)} programs in {seconds:.0f} s. With --rescue: {len(saved)} of {len(savable)} saved, "
           f"{sum(r.restarted() for r in hopeless)} of {len(hopeless)} hopeless ones started again, "
-          f"{sum(r.differs for r in savable)} with another result, {sum(bool(r.wrong_act) for r in results)} changed in another way")
+          f"{sum(r.differs for r in savable)} with another result, {sum(bool(r.wrong_act) for r in results)} changed in "
+          "another way")
     if not options.quick:
         print(f"Blind restarts: {sum(r.blind_saved and not r.blind_differs for r in savable)} of {len(savable)} saved, "
               f"{sum(r.blind_starts > 1 for r in hopeless)} of {len(hopeless)} hopeless ones started again, "

@@ -75,7 +75,7 @@ def others_hold():
     """Something else is in the way, and goes away."""
     big = "--batch 100 --sample 16"
     memory = ("memory", "1200", "3")
-    yield python("neighbour-python", big, "gpu-oom-other-process", "wait-memory", beside=memory, quick=True)
+    yield python("neighbour-python", big, "gpu-oom-other-process", "wait-memory", beside=("memory", "1200", "1"), quick=True)
     yield compiled("neighbour-c", big, "gpu-oom-other-process", "wait-memory", beside=memory)
     yield python("neighbour-placeholder", "--batch {batch:100} --sample 16", "gpu-oom-other-process", "wait-memory",
                  beside=memory)
@@ -88,7 +88,7 @@ def others_hold():
     yield python("neighbour-resume", "--batch 60 --sample 16 --peak-at 3 --checkpoint step-%.json", "gpu-oom-other-process",
                  "wait-memory", beside=("memory", "900", "2"), options=RESUME, resumes=True)
     port = ("port", "PORT", "3")
-    yield python("port-python", "--port PORT", "rendezvous-port-clash", "wait-port", beside=port, quick=True)
+    yield python("port-python", "--port PORT", "rendezvous-port-clash", "wait-port", beside=("port", "PORT", "1"), quick=True)
     yield python("port-longer", "--port PORT --iterations 8", "rendezvous-port-clash", "wait-port", beside=("port", "PORT", "6"))
     yield ranks("port-ranks", "2 0 --port PORT", "rendezvous-port-clash", "wait-port", card="2xh200", beside=port)
     yield python("port-shell", "--port PORT", "rendezvous-port-clash", "wait-port", beside=port,
@@ -99,7 +99,7 @@ def others_hold():
 def transient():
     """Faults of the first start alone."""
     once = "--once seen --fault "
-    yield python("address-python", once + "address", "illegal-address", "restart", quick=True)
+    yield python("address-python", once + "address", "illegal-address", "restart")
     yield compiled("address-c", once + "address", "illegal-address", "restart")
     yield ranks("address-ranks", "2 1 --once seen --fault address", "illegal-address", "restart", card="2xh200")
     yield other("address-cnn", ["/bin/sh", "-c", AGAIN, "sh", "CNN", "--runs", "2"], "illegal-address", "restart",
@@ -125,7 +125,7 @@ def transient():
 def batches():
     """Too large a batch, which the user allows to change."""
     found = ("batch", fits(3072, 16))
-    yield python("batch-python", "--batch {batch:256} --sample 16", CAPACITY, "values", least=found, quick=True)
+    yield python("batch-python", "--batch {batch:256} --sample 16", CAPACITY, "values", least=found)
     yield compiled("batch-c", "--batch {batch:256} --sample 16", CAPACITY, "values", least=found)
     yield other("batch-cnn", ["CNN", "--batch", "{batch:16384}"], CAPACITY, "values", memory="4GiB", least=("batch", 4500))
     steps = " --accumulate {steps:1} --sample 16"
@@ -155,6 +155,12 @@ def batches():
     yield python("trial-python", "--batch {batch:256} --sample 16 --check", CAPACITY, "values", least=("batch", 128), quick=True)
     yield python("trial-steps", "--batch {batch:512} --check" + steps, CAPACITY, "values", same=True, least=("batch", 128))
     yield python("batch-shape", "--shape {batch:256}x{size:224} --sample 16", CAPACITY, "values", least=found)
+    # Only rehearsals have written checkpoints when the second start begins.
+    yield python("batch-checkpoint", "--batch {batch:256} --checkpoint step-%.json --iterations 8" + steps, CAPACITY, "values",
+                 same=True, options=RESUME, least=("batch", 128))
+    yield python("batch-address-checkpoint", "--batch {batch:256} --checkpoint step-%.json --iterations 8 --once seen "
+                 "--fault address --at 1" + steps, CAPACITY, "values", same=True, options=RESUME, least=("batch", 128))
+    yield python("batch-port", "--batch {batch:256} --sample 16 --port PORT", CAPACITY, "values", least=("batch", 128))
     # It resumes by itself, and must not find what a rehearsal wrote.
     yield python("batch-resumes-itself", "--batch {batch:256} --auto --checkpoint step-%.json --iterations 8" + steps, CAPACITY,
                  "values", same=True, least=("batch", 128))
@@ -174,6 +180,7 @@ def other_values():
     yield python("size-python", "--batch 200 --sample 16 --size {size:224}", CAPACITY, "values", least=("size", 112))
     yield python("batch-first", "--batch {batch:256} --sample 16 --precision {precision:fp32,bf16}", CAPACITY, "values",
                  least=("batch", fits(3072, 16)))
+    yield python("workers-python", "--workers {workers:8}", "shm-exhausted", "values")
     lost = "fault=lost#{}@cuLaunchKernel:20"
     words = " --iterations 40 --pause 0.05"
     yield ranks("lost-second", "{gpus:2} 9" + words, "gpu-off-bus", "fewer-gpus", card="2xh200", more=lost.format(1), quick=True)
@@ -190,8 +197,12 @@ def settings():
     yield python("prealloc-tensorflow", words + f"LIB/{tensorflow},LIB/{torch}", "gpu-oom-preallocation", "setting",
                  setting=f"{growth} {xla}", libraries=(tensorflow, torch))
     nccl = "nvidia/nccl/lib/libnccl.so.2.19.3"
-    yield python("nccl-graphs", f"--graphs --batch 100 --sample 16 --load LIB/{nccl}", CAPACITY, "setting", libraries=(nccl,),
-                 setting="NCCL_CUMEM_ENABLE=0", more="driver=12020")
+    keras = ("site-packages/tensorflow/libtensorflow_cc.so.2", "site-packages/tensorflow-2.16.1.dist-info/METADATA")
+    for name, setting, says, libraries, more in (
+            ("nccl-graphs", "NCCL_CUMEM_ENABLE=0", "capturing the model for CUDA graphs", (nccl,), "driver=12020"),
+            ("keras-legacy", "TF_USE_LEGACY_KERAS=1", "in keras/src/layers/layer.py", keras, "")):
+        yield Row(name, "python", ["--setting", setting, "--says", says, *split("--batch 100 --sample 16 --load"),
+                                   "LIB/" + libraries[0]], CAPACITY, "setting", setting=setting, libraries=libraries, more=more)
     yield python("stub-python", "--iterations 3", "stub-or-wrong-libcuda", "folder", wrong="stubs", quick=True)
     yield compiled("stub-c", "--iterations 3", "stub-or-wrong-libcuda", "folder", wrong="stubs")
     yield python("compat-python", "--iterations 3", "forward-compat-misuse", "folder", wrong="compat")
@@ -226,7 +237,7 @@ def hopeless():
     yield fault("nan", ("numeric-divergence", None))
     yield fault("usage", ("script-exception", None))
     yield fault("exit", None)
-    yield fault("assert", "device-assert-index", quick=True)
+    yield fault("assert", "device-assert-index")
     yield fault("misaligned", "misaligned-access")
     yield fault("threads", "launch-config-invalid")
     yield fault("device", "invalid-device-ordinal")
@@ -272,6 +283,10 @@ def hopeless():
     # Nobody can know that the second start fails, too; a third one has no reason.
     yield python("address-always", "--fault address", "illegal-address", starts=2)
     yield compiled("trap-always", "--fault trap", "kernel-fault-other", starts=2)
+    yield python("prealloc-too-large", "--preallocate --batch 200 --sample 16 --load LIB/jaxlib/libjax_common.so,"
+                 "LIB/torch/lib/libtorch_cuda.so", "gpu-oom-preallocation", starts=2,
+                 libraries=("jaxlib/libjax_common.so", "torch/lib/libtorch_cuda.so"))
+    yield python("fabric-always", "--iterations 3", "fabric-not-ready", more="fault=init:802", starts=2)
     yield python("network-always", "--fault network", "network-or-ib-fault", starts=2)
 
 

@@ -19,7 +19,7 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 MIB = 1 << 20
 MASK = (1 << 64) - 1
 RECORDED = ("BATCH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "NCCL_CUMEM_ENABLE", "PYTORCH_CUDA_ALLOC_CONF",
-            "TF_FORCE_GPU_ALLOW_GROWTH", "XLA_PYTHON_CLIENT_PREALLOCATE")
+            "TF_FORCE_GPU_ALLOW_GROWTH", "TF_USE_LEGACY_KERAS", "XLA_PYTHON_CLIENT_PREALLOCATE")
 # Kernels that fail on the virtual card: include/gpuwhy/kernel_model.h.
 FAULTS = {"address": 1, "misaligned": 2, "assert": 3, "trap": 4}
 PTX = ".version 7.0\n.target sm_70\n.address_size 64\n" + "".join(
@@ -174,7 +174,9 @@ def meet(folder, step):
 
 
 def is_faulty(options):
-    """True in each start, or with --once only in the first one."""
+    """True in each start, or with --once only in the first one. A rehearsal is no start: its kernels do not run."""
+    if "GPUWHY_REHEARSE" in os.environ:
+        return False
     if not options.once:
         return True
     seen = pathlib.Path(options.once)
@@ -283,22 +285,24 @@ def load_cudnn(folder):
         raise RuntimeError("cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH")
 
 
-def capture(gpu):
-    """Take memory for captured graphs, much more of it if NCCL allocates in its newer way."""
-    print("capturing the model for CUDA graphs", file=sys.stderr)
-    return gpu.take((64 if os.environ.get("NCCL_CUMEM_ENABLE") == "0" else 1536) * MIB)
+def take_more(gpu, setting, says):
+    """Take memory as a library with a known problem does, which a variable switches off."""
+    name, value = setting.split("=")
+    print(says, file=sys.stderr)
+    return gpu.take((64 if os.environ.get(name) == value else 1536) * MIB)
 
 
 def read_options():
     parser = argparse.ArgumentParser()
     for name, value in (("batch", 8), ("accumulate", 1), ("iterations", 4), ("sample", 4), ("weights", 64), ("size", 224),
-                        ("device", 0), ("leak", 0), ("every", 2), ("at", 2), ("peak-at", -1), ("port", 0)):
+                        ("device", 0), ("leak", 0), ("every", 2), ("at", 2), ("peak-at", -1), ("port", 0),
+                        ("workers", 0)):
         parser.add_argument("--" + name, type=int, default=value)
-    for name, value in (("precision", "fp32"), ("attention", "flash"), ("fault", None), ("once", None), ("checkpoint", None),
-                        ("resume", None), ("load", None), ("driver", "libcuda.so.1"), ("config", None), ("shape", None), ("meet", None),
-                        ("cudnn", None)):
+    for name, value in (("precision", "fp32"), ("attention", "flash"), ("driver", "libcuda.so.1"), ("says", "")):
         parser.add_argument("--" + name, default=value)
-    for name in ("check", "own-context", "preallocate", "graphs", "auto"):
+    for name in ("fault", "once", "checkpoint", "resume", "load", "config", "shape", "meet", "cudnn", "setting"):
+        parser.add_argument("--" + name)
+    for name in ("check", "own-context", "preallocate", "auto"):
         parser.add_argument("--" + name, action="store_true")
     parser.add_argument("--pause", type=float, default=0)
     options = parser.parse_args()
@@ -313,6 +317,9 @@ def read_options():
 def main():
     record_start()
     options = read_options()
+    if options.workers > 5:
+        raise RuntimeError(f"DataLoader worker (pid {os.getpid()}) is killed by signal: Bus error. It is possible that "
+                           "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.")
     for name in options.load.split(",") if options.load else ():
         ctypes.CDLL(name)
     store = listen(options.port) if options.port else None
@@ -321,9 +328,9 @@ def main():
         load_cudnn(options.cudnn)
     time.sleep(2.5 if options.load else 0)  # frameworks compile for seconds, and gpuwhy looks for libraries every two seconds
     pool = preallocate(trainer.gpu) if options.preallocate else None
-    graphs = capture(trainer.gpu) if options.graphs else None
+    more = take_more(trainer.gpu, options.setting, options.says) if options.setting else None
     trainer.train()
-    del store, pool, graphs
+    del store, pool, more
     print(f"result {trainer.state:016x}", flush=True)
 
 
