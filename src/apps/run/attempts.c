@@ -182,14 +182,32 @@ static gwi_attempt_end end_of(gw_supervisor *run, const gw_verdict *verdict)
 
 /* ---- what is changed for the next attempt ---- */
 
+/* Set the variable of the cure. The replay knows the allocations up to the failure alone, so with --rescue a rehearsal
+ * must not show that those after it do not fit. Returns false if the variable is as it was. */
+static bool set_cure(gwi_attempts *attempts, gw_supervisor *run, const gwi_cure *cure)
+{
+    char *old = NULL;
+    bool is_set = gw_str_copy(getenv(cure->name), &old) && (old == NULL || strcmp(old, cure->value) != 0) &&
+                  setenv(cure->name, cure->value, 1) == 0;
+    if (is_set && attempts->rescue.is_on && gwi_rehearsal_lacks_memory(&attempts->rescue, run)) {
+        is_set = false;
+        if (old == NULL)
+            unsetenv(cure->name);
+        else
+            setenv(cure->name, old, 1);
+    }
+    free(old);
+    return is_set;
+}
+
 /* --cure: set the variable for the next attempt, and prepare the fact about it. Returns true if a cure is known. */
-static bool apply_cure(gwi_attempts *attempts, const char *recording, const gw_verdict *verdict, gwi_rescued *rescued)
+static bool apply_cure(gwi_attempts *attempts, gw_supervisor *run, const char *recording, const gw_verdict *verdict,
+                       gwi_rescued *rescued)
 {
     gwi_cure cure = {0};
     char before[GW_BYTES_TEXT_MAX], after[GW_BYTES_TEXT_MAX];
-    bool found = attempts->find_cure != NULL && attempts->find_cure(recording, verdict, &cure);
-    const char *old = found ? getenv(cure.name) : NULL;
-    if (!found || (old != NULL && strcmp(old, cure.value) == 0) || setenv(cure.name, cure.value, 1) != 0)
+    if (attempts->find_cure == NULL || !attempts->find_cure(recording, verdict, &cure) ||
+        !set_cure(attempts, run, &cure))
         return false;
     gw_text_addf(&rescued->change, "%s=%s in the environment", cure.name, cure.value);
     gw_text_addf(&rescued->proof, "replayed: peak of %s instead of %s", gw_bytes_text(after, cure.peak_bytes),
@@ -220,7 +238,8 @@ static bool rescue(gwi_attempts *attempts, gw_supervisor *run, const char *recor
     bool may_cure = cause != NULL && (cause->acts & GW_ACT_ALLOCATOR) != 0;
     if (is_crowded(attempts, verdict))
         return gwi_numbers_change(&attempts->rescue, run, rescued);
-    return gwi_rescue_settings(verdict, rescued) || (may_cure && apply_cure(attempts, recording, verdict, rescued)) ||
+    return gwi_rescue_settings(verdict, rescued) ||
+           (may_cure && apply_cure(attempts, run, recording, verdict, rescued)) ||
            gwi_rescue_numbers(&attempts->rescue, run, verdict, rescued);
 }
 
@@ -237,7 +256,7 @@ static bool change(gwi_attempts *attempts, gw_supervisor *run, const char *recor
     gw_text_free(&why_not);
     if (changed || !attempts->options->cure || !gw_begins(verdict->cause, "gpu-oom"))
         return changed;
-    changed = apply_cure(attempts, recording, verdict, rescued);
+    changed = apply_cure(attempts, run, recording, verdict, rescued);
     if (!changed) {
         gw_say("--cure: no cure is known for this failure");
         gw_supervisor_note(run, gw_fact_key_text(GW_FACT_CURE), ""); /* without a setting: none is known */

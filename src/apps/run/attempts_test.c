@@ -22,7 +22,7 @@ static struct {
     uint64_t needed_bytes, waited_for_bytes;
     gw_wait_end wait_end;
     int status;
-    bool is_stopped;
+    bool is_stopped, lacks_memory;
     char argv[256]; /* command line of the last attempt that was started */
     gw_text notes;  /* all facts, "attempt number key" and the value on the next lines */
 } world;
@@ -66,6 +66,11 @@ const char *gw_supervisor_recording(const gw_supervisor *run, bool *ret_is_kept)
 void gw_supervisor_note(gw_supervisor *run, const char *key, const char *value)
 {
     gw_text_addf(&world.notes, "%u %s\n%s", run->number, key, value);
+}
+
+bool gwi_rehearsal_lacks_memory(const gwi_rescue *rescue, gw_supervisor *run)
+{
+    return world.lacks_memory;
 }
 
 bool gwi_numbers_change(gwi_rescue *rescue, gw_supervisor *run, gwi_rescued *rescued)
@@ -287,6 +292,22 @@ GW_TEST_WITH(the_batch_of_a_placeholder_is_changed, NULL, end)
     assert_string_equal(world.argv, "train --batch=4");
     expect_note("change=batch 4\n");
     expect_note("proof=rehearsed\n");
+}
+
+GW_TEST_WITH(a_setting_that_a_rehearsal_refutes_is_not_tried, NULL, end)
+{
+    char *program[] = {(char[]){"train"}, (char[]){"{batch:8}"}, NULL};
+    begin_rescue("", program);
+    attempts.find_cure = find_one;
+    world.lacks_memory = true;
+    setenv("GW_TEST_ALLOC_CONF", "as before", 1);
+    assert_true(fail_once("gpu-oom-fragmentation"));
+    assert_string_equal(getenv("GW_TEST_ALLOC_CONF"), "as before");
+    expect_note("change=batch 4\n");
+    world.lacks_memory = false;
+    assert_true(fail_once("gpu-oom-fragmentation"));
+    assert_string_equal(getenv("GW_TEST_ALLOC_CONF"), "expandable_segments:True");
+    unsetenv("GW_TEST_ALLOC_CONF");
 }
 
 GW_TEST_WITH(what_cannot_be_helped_ends_at_once, NULL, end)

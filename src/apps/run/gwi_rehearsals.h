@@ -12,4 +12,7 @@
  * rescued->why_not, if none is left that could help; the values are then as before. */
 bool gwi_numbers_change(gwi_rescue *rescue, gw_supervisor *run, gwi_rescued *rescued);
 
+/* True if a rehearsal with the present values and the present environment shows that the memory is not enough. */
+bool gwi_rehearsal_lacks_memory(const gwi_rescue *rescue, gw_supervisor *run);
+
 #endif

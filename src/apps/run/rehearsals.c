@@ -76,6 +76,11 @@ static answer rehearse(const gwi_rescue *rescue, gw_supervisor *run)
     return it;
 }
 
+bool gwi_rehearsal_lacks_memory(const gwi_rescue *rescue, gw_supervisor *run)
+{
+    return !rescue->has_checkpoint && rehearse(rescue, run) == FITS_NOT;
+}
+
 /* ---- the numbers that may be tried ---- */
 
 /* Ascending. */
