@@ -147,8 +147,9 @@ class Place:
 
     def named(self, text):
         """Replace the names of rows.py for what only this run has."""
-        names = {"PORT": str(self.port), "CNN": str(self.tools.cnn), "LIB": str(self.folder / "libraries")}
-        return re.sub(r"\b(PORT|CNN|LIB)\b", lambda match: names[match[0]], text)
+        names = {"PORT": str(self.port), "CNN": str(self.tools.cnn), "LIB": str(self.folder / "libraries"),
+                 "ROOT": str(HERE.parents[1])}
+        return re.sub(r"\b(PORT|CNN|LIB|ROOT)\b", lambda match: names[match[0]], text)
 
     def words(self):
         """The arguments of the row, with its placeholders."""
@@ -306,7 +307,7 @@ def variables_of(start):
     return [f"{name}={value}" for name, value in start[0].items()]
 
 
-def wrong_act(row, place, starts):
+def wrong_act(row, place, starts, attempts):
     """Return what is wrong with how the program was changed, or None."""
     first, last = starts[0], starts[-1]
     found = [all_values(row, place, start) for start in starts]
@@ -319,6 +320,8 @@ def wrong_act(row, place, starts):
         return f"{row.settings[0]} is not set"
     if row.act == "folder" and place.wrong_folder()[0] in last[0].get("LD_LIBRARY_PATH", "").split(":"):
         return "the wrong folder is still searched"
+    if row.act in ("wait-memory", "wait-port") and attempts[0]["proof"] is None:
+        return "it did not wait until what was in the way was gone"
     if row.resumes and "--resume" not in last[1]:
         return "it did not resume"
     if row.least and int(found[-1][row.least[0]]) < row.least[1]:
@@ -343,13 +346,13 @@ def judge(row, place, status, verdict, tools, folder, result):
     if len(attempts) > 1 and len(attempts) != len(starts):
         result.broken = f"{len(starts)} starts, but {len(attempts)} attempts in the verdict"
     if row.act is None:
-        if status == 0:
+        if status == 0 and not row.succeeds:
             result.broken = "it is called hopeless, and ended well"
         return
     result.saved = status == 0
     if not result.saved:
         return
-    result.wrong_act = wrong_act(row, place, starts)
+    result.wrong_act = wrong_act(row, place, starts, attempts)
     result.values = all_values(row, place, starts[-1]) or {}
     if result.values or row.same:
         expected = never_failed(row, tools, folder.with_name("whole"), {} if row.same else result.values)

@@ -20,6 +20,7 @@ class Row:
     options    more options of `gpuwhy run`
     leak       --rescue=leak
     resumes    the last start must resume from a checkpoint
+    succeeds   it ends with status 0 although something failed, so it must not be started again
     starts     the most starts for a hopeless row (1). 2 where nobody can know beforehand that a second start fails, too
     memory, card, more  the card of the run: its memory, model or number, and faults
     beside     arguments of beside.py; PORT stands for a free port
@@ -32,7 +33,7 @@ class Row:
 
     def __init__(self, name, program, words, cause, act=None, *, same=None, least=None, setting=None, options=(), leak=False,
                  resumes=False, starts=1, memory="3GiB", card="h200", more="", beside=None, variables=None, wrap=(),
-                 signal=None, wrong=None, libraries=(), quick=False):
+                 signal=None, wrong=None, libraries=(), quick=False, succeeds=False):
         self.name, self.program, self.words = name, program, words.split("|") if isinstance(words, str) else list(words)
         self.causes = cause if isinstance(cause, tuple) else (cause,)
         self.act, self.least, self.settings = act, least, setting.split() if setting else []
@@ -40,7 +41,7 @@ class Row:
         self.options, self.leak, self.resumes, self.starts = list(options), leak, resumes, starts
         self.memory, self.card, self.more = memory, card, more
         self.beside, self.variables, self.wrap = beside, variables or {}, list(wrap)
-        self.signal, self.wrong, self.libraries, self.quick = signal, wrong, libraries, quick
+        self.signal, self.wrong, self.libraries, self.quick, self.succeeds = signal, wrong, libraries, quick, succeeds
 
 
 def split(text):
@@ -89,7 +90,8 @@ def others_hold():
                  "wait-memory", beside=("memory", "900", "2"), options=RESUME, resumes=True)
     port = ("port", "PORT", "3")
     yield python("port-python", "--port PORT", "rendezvous-port-clash", "wait-port", beside=("port", "PORT", "1"), quick=True)
-    yield python("port-longer", "--port PORT --iterations 8", "rendezvous-port-clash", "wait-port", beside=("port", "PORT", "6"))
+    yield python("port-longer", "--port PORT --words newer", "rendezvous-port-clash", "wait-port", beside=("port", "PORT", "6"))
+    yield python("port-unnamed", "--port PORT --words python", "rendezvous-port-clash", "pause", beside=port)
     yield ranks("port-ranks", "2 0 --port PORT", "rendezvous-port-clash", "wait-port", card="2xh200", beside=port)
     yield python("port-shell", "--port PORT", "rendezvous-port-clash", "wait-port", beside=port,
                  wrap=["/bin/sh", "-c", '"$@"; exit $?', "sh"])
@@ -280,6 +282,8 @@ def hopeless():
     yield python("port-stays", "--port PORT", "rendezvous-port-clash", beside=("port", "PORT", "-1"), signal="SIGINT")
     yield ranks("lost-not-allowed", "2 9 --iterations 40 --pause 0.05", "gpu-off-bus", card="2xh200",
                 more="fault=lost#1@cuLaunchKernel:20")
+    yield other("status-0", ["python3", "-B", "ROOT/tests/scenarios/driver/host_ends.py", "thread"], CAPACITY, memory="4GiB",
+                succeeds=True)
     # Nobody can know that the second start fails, too; a third one has no reason.
     yield python("address-always", "--fault address", "illegal-address", starts=2)
     yield compiled("trap-always", "--fault trap", "kernel-fault-other", starts=2)

@@ -253,15 +253,21 @@ OF_HOST = {
 }
 
 
-def listen(port):
-    """Bind the port of the rendezvous, as rank 0 does."""
+def listen(port, words):
+    """Bind the port of the rendezvous, as rank 0 does. `words`: whose message it prints."""
     store = socket.socket()
     try:
         store.bind(("127.0.0.1", port))
         store.listen()
     except OSError as error:
-        raise RuntimeError("The server socket has failed to listen on any local network address. The server socket has failed to "
-                           f"bind to 127.0.0.1:{port} (errno: {error.errno} - Address already in use).") from None
+        if words == "python":
+            raise
+        failed = "The server socket has failed to listen on any local network address. "
+        if words == "newer":
+            raise RuntimeError(f"{failed}port: {port}, useIpv6: false, code: -{error.errno}, name: EADDRINUSE, message: address "
+                               "already in use") from None
+        raise RuntimeError(f"{failed}The server socket has failed to bind to 127.0.0.1:{port} (errno: {error.errno} - Address "
+                           "already in use).") from None
     return store
 
 
@@ -298,7 +304,8 @@ def read_options():
                         ("device", 0), ("leak", 0), ("every", 2), ("at", 2), ("peak-at", -1), ("port", 0),
                         ("workers", 0)):
         parser.add_argument("--" + name, type=int, default=value)
-    for name, value in (("precision", "fp32"), ("attention", "flash"), ("driver", "libcuda.so.1"), ("says", "")):
+    for name, value in (("precision", "fp32"), ("attention", "flash"), ("driver", "libcuda.so.1"), ("says", ""),
+                        ("words", "older")):
         parser.add_argument("--" + name, default=value)
     for name in ("fault", "once", "checkpoint", "resume", "load", "config", "shape", "meet", "cudnn", "setting"):
         parser.add_argument("--" + name)
@@ -322,7 +329,7 @@ def main():
                            "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.")
     for name in options.load.split(",") if options.load else ():
         ctypes.CDLL(name)
-    store = listen(options.port) if options.port else None
+    store = listen(options.port, options.words) if options.port else None
     trainer = Trainer(options)
     if options.cudnn:
         load_cudnn(options.cudnn)
