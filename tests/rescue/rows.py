@@ -282,7 +282,7 @@ def hopeless():
     yield python("port-stays", "--port PORT", "rendezvous-port-clash", beside=("port", "PORT", "-1"), signal="SIGINT")
     yield ranks("lost-not-allowed", "2 9 --iterations 40 --pause 0.05", "gpu-off-bus", card="2xh200",
                 more="fault=lost#1@cuLaunchKernel:20")
-    yield other("status-0", ["python3", "-B", "ROOT/tests/scenarios/driver/host_ends.py", "thread"], CAPACITY, memory="4GiB",
+    yield other("status-0", ["python3", "-B", "ROOT/tests/scenarios/driver/host_ends.py", "thread"], None, memory="4GiB",
                 succeeds=True)
     # Nobody can know that the second start fails, too; a third one has no reason.
     yield python("address-always", "--fault address", "illegal-address", starts=2)
