@@ -143,7 +143,7 @@ def wrong_options(place):
 
 def rescued_by_rehearsals(place):
     """The largest batch that divides the product; the numbers below and above are those that were rehearsed."""
-    run = run_observed([*by_shell('exec "$1" --batch "$2"', CNN), "{batch:16384}", "{steps:1}"], SMALL, new_folder(place, "rehearsed"), ["--rescue"])
+    run = run_observed([*by_shell('exec "$1" --batch "$2"', CNN), "{batch:16384}", "{steps:1}"], SMALL, new_folder(place, "rehearsed"), ["--rescue=rehearse"])
     verdict = run.verdict()
     expect(run.status == 0 and verdict["status"] == "clean", f"exit status {run.status}: {stderr_of(run)}")
     first, second = verdict["attempts"]
@@ -152,11 +152,22 @@ def rescued_by_rehearsals(place):
     expect(not second["again"] and b"of 4096 images" in run.stdout, run.stdout.decode())
 
 
+def a_rehearsal_leaves_no_files(place):
+    """What rehearsals write is forgotten; where that is impossible, there are none, and the batch is halved."""
+    script = 'echo > "wrote-$2"; exec "$1" --batch "$2"'
+    run = run_observed([*by_shell(script, CNN), "{batch:16384}"], SMALL, new_folder(place, "aside"), ["--rescue"])
+    written = sorted(int(path.name[6:]) for path in run.work.glob("wrote-*"))
+    used = [16384, *(int(re.search(r"batch (\d+) instead", attempt["change"])[1]) for attempt in run.verdict()["attempts"][:-1])]
+    expect(run.status == 0 and written == sorted(used), f"exit status {run.status}: written {written}, used {used}")
+    if "by trial" in run.verdict()["attempts"][0]["proof"]:
+        print("skipped: this system allows no mount namespace, so nothing was rehearsed")
+
+
 def hopeless_ends_at_once(place):
     for name, argv, why in (("exception", by_shell("echo 'KeyError: 1' >&2; exit 3"), "not determined"),
                             ("no-place", by_shell('exec "$@"', CNN, "--batch", "16384"), "no value left"),
                             ("no-fit", [*by_shell('exec "$1" --batch 16384', CNN), "{batch:4}"], "no value of the placeholders fits")):
-        run = run_observed(argv, SMALL, new_folder(place, name), ["--rescue"])
+        run = run_observed(argv, SMALL, new_folder(place, name), ["--rescue=rehearse"])
         attempts = run.verdict()["attempts"]
         expect(run.status != 0 and len(attempts) == 1 and why in attempts[0]["why"], f"{name}: {attempts}")
 
@@ -176,7 +187,7 @@ def a_checkpoint_is_gone_on_from(place):
 def a_signal_ends_a_rehearsal(place):
     script = 'if [ ! -e seen ]; then touch seen; exec "$1" --batch "$2"; fi; echo $$ > pid.new; mv pid.new pid; exec sleep 1000'
     argv = [*by_shell(script, CNN), "{batch:16384}"]
-    with begin(place, "rehearsal", ["--rescue"], argv, SMALL) as (process, folder):
+    with begin(place, "rehearsal", ["--rescue=rehearse"], argv, SMALL) as (process, folder):
         path = folder / "work" / "pid"
         wait_until(path.exists, "no rehearsal was started")
         os.killpg(process.pid, signal.SIGINT)
@@ -450,7 +461,7 @@ def no_cure_is_known(place):
 
 
 CASES = by_name(transient, permanent, not_repeated, without_the_option, halved, set_in_environment,
-         nothing_left_to_change, wrong_options, rescued_by_rehearsals,
+         nothing_left_to_change, wrong_options, rescued_by_rehearsals, a_rehearsal_leaves_no_files,
          hopeless_ends_at_once, a_checkpoint_is_gone_on_from, a_signal_ends_a_rehearsal, input_is_read_again, dumps_have_their_own_names, with_blame,
          a_signal_never_restarts, a_killed_program_is_not_restarted, a_hang_is_restarted, memory_is_waited_for, the_wait_has_a_limit,
          the_wait_can_be_stopped, memory_that_is_there_is_not_waited_for, impossible_memory_is_not_waited_for,

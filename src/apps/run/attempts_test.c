@@ -365,7 +365,7 @@ GW_TEST_WITH(wrong_options_of_rescue_are_refused, NULL, end)
     static const struct {
         gw_run_options options;
         const char *why;
-    } wrong[] = {{{.rescue = "x"}, "--rescue=x: expected a number of attempts from 1 to 1000, leak, or both"},
+    } wrong[] = {{{.rescue = "x"}, "--rescue=x: expected a number of attempts from 1 to 1000, leak or rehearse"},
                  {{.rescue = "0"}, "--rescue=0: expected a number"},
                  {{.resume_with = "--resume"}, "--resume-with needs --rescue"},
                  {{.rescue = "", .resume_with = "--resume {last}"}, "{last} needs --checkpoints"},

@@ -14,6 +14,7 @@ typedef struct gwi_rescue {
     const gw_run_options *options; /* borrowed */
     bool is_on;
     bool may_leak;     /* --rescue=leak */
+    bool may_write;    /* --rescue=rehearse: what rehearsals write may stay, if it cannot be set aside */
     uint32_t attempts; /* after the first one, at most */
     gwi_places places;
     uint64_t job_ns, attempt_ns; /* realtime at which the job and the present attempt began */

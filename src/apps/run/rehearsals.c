@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef enum answer { FITS_NOT, FITS, UNKNOWN } answer;
 
@@ -48,6 +50,33 @@ static answer read_answer(const char *path)
     return it;
 }
 
+/* The folder of the checkpoints: what stands before the first wildcard of the pattern. */
+static bool find_folder(const char *pattern, gw_path out)
+{
+    gw_path start;
+    snprintf(start, sizeof start, "%.*s", (int)strcspn(pattern, "*?["), pattern);
+    char *slash = strrchr(start, '/');
+    if (slash == NULL)
+        return false;
+    slash[slash == start] = '\0';
+    return realpath(start, out) != NULL;
+}
+
+/* The rehearsed program must not leave files that an attempt then reads, such as checkpoints of zeros: what it writes
+ * into the current folder and into the one of the checkpoints is set aside. */
+static bool run_aside(const gwi_rescue *rescue, gw_supervisor *run, char *const *argv, const char *scratch)
+{
+    const char *pattern = rescue->options->checkpoints;
+    gw_path now, folder;
+    gw_aside aside = {.scratch = scratch, .may_fail = rescue->may_write};
+    if (getcwd(now, sizeof now) == NULL)
+        return false;
+    aside.folder[0] = now;
+    if (pattern != NULL && find_folder(pattern, folder) && !gw_begins(folder, now))
+        aside.folder[1] = folder;
+    return gw_supervisor_run_self(run, argv, &aside);
+}
+
 /* Rehearse the program with the values in use. */
 static answer rehearse(const gwi_rescue *rescue, gw_supervisor *run)
 {
@@ -55,19 +84,20 @@ static answer rehearse(const gwi_rescue *rescue, gw_supervisor *run)
     char memory[32];
     gwi_temporary folder;
     gwi_command command = {0};
-    gw_path json;
+    gw_path json, scratch;
     answer it = UNKNOWN;
     if (gwi_temporary_make("rescue", &folder, NULL) != GW_OK)
         return UNKNOWN;
-    bool good =
-        gw_path_format(json, NULL, "%s/rehearsal.json", folder.path) == GW_OK && gwi_rescue_command(rescue, &command);
+    bool good = gw_path_format(json, NULL, "%s/rehearsal.json", folder.path) == GW_OK &&
+                gw_path_format(scratch, NULL, "%s/aside", folder.path) == GW_OK && mkdir(scratch, 0700) == 0 &&
+                gwi_rescue_command(rescue, &command);
     size_t count = good ? add_options(rescue->options, json, memory, word) : 0;
     char **argv = good ? calloc(count + command.count + 1, sizeof *argv) : NULL;
     if (argv != NULL) {
         for (size_t i = 0; i < count; i++)
             argv[i] = (char *)(uintptr_t)word[i]; /* execv() changes no argument */
         memcpy(argv + count, command.argv, command.count * sizeof *argv);
-        if (gw_supervisor_run_self(run, argv))
+        if (run_aside(rescue, run, argv, scratch))
             it = read_answer(json);
     }
     free(argv);
@@ -333,7 +363,7 @@ bool gwi_numbers_change(gwi_rescue *rescue, gw_supervisor *run, gwi_rescued *res
     if (changed && it == UNKNOWN)
         gw_text_add_str(&rescued->proof, rescue->has_checkpoint || rescue->rehearsed != 0
                                              ? "by trial"
-                                             : "by trial, because a rehearsal does not show the failure");
+                                             : "by trial: no rehearsal shows the failure");
     else if (changed)
         say_proof(rescue, rescued);
     return changed;

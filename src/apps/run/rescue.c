@@ -19,12 +19,14 @@ enum { ATTEMPTS = 3, ATTEMPTS_MAX = 1000 };
 /* Read one word of --rescue=WORD,WORD. */
 static bool read_word(gwi_rescue *rescue, const char *word, size_t bytes)
 {
-    static const char leak[] = "leak";
+    static const char leak[] = "leak", rehearse[] = "rehearse";
     char *end = NULL;
-    if (bytes == strlen(leak) && strncmp(word, leak, bytes) == 0) {
-        rescue->may_leak = true;
+    bool is_leak = bytes == strlen(leak) && strncmp(word, leak, bytes) == 0;
+    bool is_rehearse = bytes == strlen(rehearse) && strncmp(word, rehearse, bytes) == 0;
+    rescue->may_leak = rescue->may_leak || is_leak;
+    rescue->may_write = rescue->may_write || is_rehearse;
+    if (is_leak || is_rehearse)
         return true;
-    }
     unsigned long number = strtoul(word, &end, 10);
     if (!isdigit((unsigned char)word[0]) || end != word + bytes || number == 0 || number > ATTEMPTS_MAX)
         return false;
@@ -38,7 +40,7 @@ static gw_status read_option(gwi_rescue *rescue, const char *text, gw_error *err
     for (const char *at = text; *at != '\0';) {
         size_t bytes = strcspn(at, ",");
         if (!read_word(rescue, at, bytes))
-            return gw_fail(err, GW_USAGE, "--rescue=%s: expected a number of attempts from 1 to %d, leak, or both",
+            return gw_fail(err, GW_USAGE, "--rescue=%s: expected a number of attempts from 1 to %d, leak or rehearse",
                            text, ATTEMPTS_MAX);
         at += bytes;
         at += *at == ',';

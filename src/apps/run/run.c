@@ -74,7 +74,7 @@
       "what to change in the next attempt: NAME=/2, NAME=VALUE or env:NAME=VALUE; may be repeated")                    \
     X(FLAG, bool, cure, "--cure", NULL, NULL,                                                                          \
       "after an out-of-memory error, start the program again with a setting that is shown to help")                    \
-    X(MAYBE, const char *, rescue, "--rescue", "N|leak", NULL,                                                         \
+    X(MAYBE, const char *, rescue, "--rescue", "N|leak|rehearse", NULL,                                                \
       "after a failure, change what is shown to help, and start the program again, at most N times [3]")               \
     X(STRING, const char *, resume_with, "--resume-with", "WORDS", NULL,                                               \
       "with --rescue: add these words to the next attempt's command; {last} is the newest checkpoint")                 \

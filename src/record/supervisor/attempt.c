@@ -49,25 +49,26 @@ bool gw_supervisor_pause(gw_supervisor *run, unsigned pause_ms)
     return !is_asked;
 }
 
-static _Noreturn void be_self(const gw_supervisor *run, char *const *argv)
+static _Noreturn void be_self(const gw_supervisor *run, char *const *argv, const gw_aside *aside)
 {
     int null = open("/dev/null", O_RDWR);
     setpgid(0, 0); /* the terminal's ^C reaches only us, and we end it */
     gwi_signals_restore(&run->signals);
     for (int fd = 0; null >= 0 && fd <= 2; fd++)
         dup2(null, fd);
-    execv("/proc/self/exe", argv);
-    _exit(GW_EXIT_NOT_FOUND);
+    if (gw_aside_enter(aside) || aside->may_fail)
+        execv("/proc/self/exe", argv);
+    _exit(GW_EXIT_CANNOT_RUN);
 }
 
-bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv)
+bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv, const gw_aside *aside)
 {
     enum { LOOK_MS = 50, KILL_AFTER_MS = 5000 };
     int status = 0, asked_ms = 0;
     bool goes_on = true;
     pid_t pid = fork();
     if (pid == 0)
-        be_self(run, argv);
+        be_self(run, argv, aside);
     while (pid > 0 && waitpid(pid, &status, WNOHANG) == 0) {
         if (goes_on)
             goes_on = gw_supervisor_pause(run, LOOK_MS);
