@@ -216,7 +216,8 @@ class Place:
         """True if the program waits for a signal, or gpuwhy for something else, or if it rehearses the program."""
         said, started = (path.read_text(errors="replace") if path.exists() else ""
                          for path in (self.folder / "stderr", self.starts_file))
-        return (self.work / "ready").exists() or "gpuwhy: waiting" in said or "rehearsal\x1f" in started
+        is_busy = any(f"gpuwhy: {word}" in said for word in ("waiting", "rehearsing"))
+        return (self.work / "ready").exists() or is_busy or "rehearsal\x1f" in started
 
     def send_signal(self, process):
         deadline = time.monotonic() + START_TIMEOUT_S

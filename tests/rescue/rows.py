@@ -166,6 +166,8 @@ def batches():
     # It resumes by itself, and must not find what a rehearsal wrote.
     yield python("batch-resumes-itself", "--batch {batch:256} --auto --checkpoint step-%.json --iterations 8" + steps, CAPACITY,
                  "values", same=True, least=("batch", 128))
+    yield python("batch-resumes-elsewhere", "--batch {batch:256} --auto --checkpoint LIB/step-%.json --iterations 8" + steps,
+                 CAPACITY, "values", same=True, least=("batch", 128), libraries=("empty/libempty.so",))
     yield python("address-then-batch", "--batch {batch:256} --sample 16 --once seen --fault address --at 0", "illegal-address",
                  "values", least=found)
     yield python("batch-weights", "--batch {batch:64} --sample 16 --weights 2048", CAPACITY, "values",

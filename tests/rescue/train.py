@@ -34,8 +34,12 @@ def record_start(argv=None):
     if path:
         words = ["rehearsal" if "GPUWHY_REHEARSE" in os.environ else "run", str(os.getpid())]
         words += [f"{name}={os.environ[name]}" for name in RECORDED if name in os.environ]
-        with open(path, "a") as file:
-            file.write("\x1f".join([*words, "--", *(sys.argv[1:] if argv is None else argv)]) + "\n")
+        try:
+            with open(path, "a") as file:
+                file.write("\x1f".join([*words, "--", *(sys.argv[1:] if argv is None else argv)]) + "\n")
+        except OSError:
+            if words[0] == "run":  # a rehearsal need not be able to write there
+                raise
 
 
 class CudaError(RuntimeError):
@@ -101,7 +105,8 @@ class Gpu:
 
 def newest(pattern):
     """Return the checkpoint with the most steps, as programs do that resume by themselves; None: there is none."""
-    steps = {int("".join(filter(str.isdigit, path.name))): path for path in pathlib.Path().glob(pattern.replace("%", "*"))}
+    path = pathlib.Path(pattern.replace("%", "*"))
+    steps = {int("".join(filter(str.isdigit, found.name))): found for found in path.parent.glob(path.name)}
     return steps[max(steps)] if steps else None
 
 
