@@ -127,8 +127,6 @@ class Place:
                            GPUWHY_VIRTUAL_DIR=str(self.folder / "cards"), PYTHONDONTWRITEBYTECODE="1")
         if self.wrong_folder():
             environment["LD_LIBRARY_PATH"] = self.wrong_folder()[0]
-        if not self.healthy:
-            environment.update(self.row.variables)
         return environment
 
     def bare_environment(self):
@@ -354,10 +352,35 @@ def judge(row, place, status, verdict, tools, folder, result):
     if not result.saved:
         return
     result.wrong_act = wrong_act(row, place, starts, attempts)
-    result.values = all_values(row, place, starts[-1]) or {}
-    if result.values or row.same:
-        expected = never_failed(row, tools, folder.with_name("whole"), {} if row.same else result.values)
-        result.differs = place.result() != expected
+    values = all_values(row, place, starts[-1])
+    if values is None and not row.same:
+        result.differs = True  # with such words, no run can be compared
+        return
+    result.values = values or {}
+    result.differs = place.result() != never_failed(row, tools, folder.with_name("whole"), {} if row.same else values)
+
+
+def run_with_gpuwhy(row, tools, folder, first_only, result):
+    started = time.monotonic()
+    place, status, verdict = rescued(row, tools, folder / "rescue", first_only)
+    result.seconds = time.monotonic() - started
+    if not first_only:
+        judge(row, place, status, verdict, tools, folder / "rescue", result)
+        return
+    result.status, result.starts = status, len(place.starts())
+    result.cause = verdict["cause"] if verdict else "no verdict"
+    result.wrong_cause = result.cause not in row.causes
+
+
+def run_blindly(row, tools, folder, result):
+    started = time.monotonic()
+    place, status = blind(row, tools, folder / "blind")
+    result.blind_seconds, result.blind_starts = time.monotonic() - started, len(place.starts())
+    if row.act is not None and status == 0:
+        result.blind_saved = True
+        result.blind_differs = place.result() != never_failed(row, tools, folder / "blind-whole", {})
+    if row.act is None and not row.signal and row.starts == 1 and status != result.status:
+        result.wrong_act = f"exit status {result.status} instead of {status}"
 
 
 def run_one(job):
@@ -366,24 +389,9 @@ def run_one(job):
     result.starts_max = row.starts
     shutil.rmtree(folder, ignore_errors=True)  # of an earlier run with --keep
     try:
-        started = time.monotonic()
-        place, status, verdict = rescued(row, tools, folder / "rescue", options.first)
-        result.seconds = time.monotonic() - started
-        if options.first:
-            result.cause = verdict["cause"] if verdict else "no verdict"
-            result.wrong_cause = result.cause not in row.causes
-            result.status, result.starts = status, len(place.starts())
-        else:
-            judge(row, place, status, verdict, tools, folder / "rescue", result)
+        run_with_gpuwhy(row, tools, folder, options.first, result)
         if not options.first and not options.quick:
-            started = time.monotonic()
-            place, status = blind(row, tools, folder / "blind")
-            result.blind_seconds, result.blind_starts = time.monotonic() - started, len(place.starts())
-            result.blind_saved = row.act is not None and status == 0
-            if row.act is None and not row.signal and row.starts == 1 and status != result.status:
-                result.wrong_act = f"exit status {result.status} instead of {status}"
-            if result.blind_saved:
-                result.blind_differs = place.result() != never_failed(row, tools, folder / "blind-whole", {})
+            run_blindly(row, tools, folder, result)
     except Exception as error:  # noqa: BLE001 - one row must not end the run
         result.broken = f"{type(error).__name__}: {error}"
     if not options.keep:

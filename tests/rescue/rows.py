@@ -5,7 +5,7 @@ a fault that happens once is made by the program itself in its first start only;
 rescue.py. `act` is what gets the program through, and None means that nothing does."""
 
 RESUME = ("--resume-with", "--resume {last}", "--checkpoints", "step-*.json")
-# As compiled programs that have no checkpoints of their own.
+# A program that cannot tell its first start from the others itself.
 AGAIN = 'if [ ! -e seen ]; then touch seen; set -- "$@" --bad-address; fi; exec "$@"'
 
 
@@ -24,7 +24,6 @@ class Row:
     starts     the most starts for a hopeless row (1). 2 where nobody can know beforehand that a second start fails, too
     memory, card, more  the card of the run: its memory, model or number, and faults
     beside     arguments of beside.py; PORT stands for a free port
-    variables  of the environment
     wrap       words before the program, such as env NAME=VALUE
     signal     sent to the process group when the program has created the file `ready`, or when gpuwhy waits or rehearses
     wrong      a folder of LD_LIBRARY_PATH that must not be searched: a driver library from Tools.drivers, or LIB/..
@@ -32,32 +31,28 @@ class Row:
     quick      one of the rows of --quick"""
 
     def __init__(self, name, program, words, cause, act=None, *, same=None, least=None, setting=None, options=(), leak=False,
-                 resumes=False, starts=1, memory="3GiB", card="h200", more="", beside=None, variables=None, wrap=(),
+                 resumes=False, starts=1, memory="3GiB", card="h200", more="", beside=None, wrap=(),
                  signal=None, wrong=None, libraries=(), quick=False, succeeds=False):
-        self.name, self.program, self.words = name, program, words.split("|") if isinstance(words, str) else list(words)
+        self.name, self.program, self.words = name, program, list(words)
         self.causes = cause if isinstance(cause, tuple) else (cause,)
         self.act, self.least, self.settings = act, least, setting.split() if setting else []
         self.same = act not in ("values", "fewer-gpus") if same is None else same
         self.options, self.leak, self.resumes, self.starts = list(options), leak, resumes, starts
         self.memory, self.card, self.more = memory, card, more
-        self.beside, self.variables, self.wrap = beside, variables or {}, list(wrap)
+        self.beside, self.wrap = beside, list(wrap)
         self.signal, self.wrong, self.libraries, self.quick, self.succeeds = signal, wrong, libraries, quick, succeeds
 
 
-def split(text):
-    return text.split()
-
-
 def python(name, words, *more, **others):
-    return Row(name, "python", split(words), *more, **others)
+    return Row(name, "python", words.split(), *more, **others)
 
 
 def compiled(name, words, *more, **others):
-    return Row(name, "c", split(words), *more, **others)
+    return Row(name, "c", words.split(), *more, **others)
 
 
 def ranks(name, words, *more, **others):
-    return Row(name, "ranks", split(words), *more, **others)
+    return Row(name, "ranks", words.split(), *more, **others)
 
 
 def other(name, words, *more, **others):
@@ -205,8 +200,8 @@ def settings():
     for name, setting, says, libraries, more in (
             ("nccl-graphs", "NCCL_CUMEM_ENABLE=0", "capturing the model for CUDA graphs", (nccl,), "driver=12020"),
             ("keras-legacy", "TF_USE_LEGACY_KERAS=1", "in keras/src/layers/layer.py", keras, "")):
-        yield Row(name, "python", ["--setting", setting, "--says", says, *split("--batch 100 --sample 16 --load"),
-                                   "LIB/" + libraries[0]], CAPACITY, "setting", setting=setting, libraries=libraries, more=more)
+        yield Row(name, "python", ["--setting", setting, "--says", says, "--batch", "100", "--sample", "16",
+                                   "--load", "LIB/" + libraries[0]], CAPACITY, "setting", setting=setting, libraries=libraries, more=more)
     yield python("stub-python", "--iterations 3", "stub-or-wrong-libcuda", "folder", wrong="stubs", quick=True)
     yield compiled("stub-c", "--iterations 3", "stub-or-wrong-libcuda", "folder", wrong="stubs")
     yield python("compat-python", "--iterations 3", "forward-compat-misuse", "folder", wrong="compat")
