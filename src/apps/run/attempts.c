@@ -169,8 +169,9 @@ static bool has_failed(const gw_supervisor *run)
 
 static gwi_attempt_end end_of(gw_supervisor *run, const gw_verdict *verdict)
 {
-    /* A mere hypothesis is no reason to give up. */
-    bool has_cause = verdict != NULL && verdict->status == GW_VERDICT_FAULT && verdict->certainty >= GW_SUPPORTED;
+    /* A mere hypothesis is no reason to give up. A port that the program could not use needs no more certainty. */
+    bool has_cause = verdict != NULL && verdict->status == GW_VERDICT_FAULT &&
+                     (verdict->certainty >= GW_SUPPORTED || verdict->needed_port != 0);
     const gw_cause_info *cause = has_cause ? gw_cause_find(verdict->cause) : NULL;
     return (gwi_attempt_end){.has_failed = has_failed(run),
                              .is_stopped = gw_supervisor_is_stopped(run),
@@ -236,11 +237,14 @@ static bool rescue(gwi_attempts *attempts, gw_supervisor *run, const char *recor
 {
     const gw_cause_info *cause = gw_cause_find(verdict->cause);
     bool may_cure = cause != NULL && (cause->acts & GW_ACT_ALLOCATOR) != 0;
+    bool may_shrink = cause != NULL && (cause->acts & GW_ACT_NUMBERS) != 0;
     if (is_crowded(attempts, verdict))
         return gwi_numbers_change(&attempts->rescue, run, rescued);
     return gwi_rescue_settings(verdict, rescued) ||
            (may_cure && apply_cure(attempts, run, recording, verdict, rescued)) ||
-           gwi_rescue_numbers(&attempts->rescue, run, verdict, rescued);
+           gwi_rescue_do_without(&attempts->rescue, verdict, rescued) ||
+           (may_shrink && gwi_numbers_change(&attempts->rescue, run, rescued)) ||
+           gwi_rescue_resume(&attempts->rescue, verdict, rescued);
 }
 
 /* Apply --rescue, or --on, or else --cure. Returns true if the next attempt differs from this one. */
@@ -376,7 +380,7 @@ static void record(gwi_attempts *attempts, gw_supervisor *run, const gw_verdict 
         .proof = gw_fact_text_of(gw_text_str(&rescued->proof)),
         .has_resumed = is_resumed,
         .resumed = gw_fact_text_of(rescue->checkpoint),
-        GW_FACT_SET(took_ms, (uint64_t)((verdict == NULL ? 0 : verdict->seconds) * 1000)),
+        GW_FACT_SET(took_ms, (uint64_t)(rescue->attempt_seconds * 1000)),
         GW_FACT_SET(kept_ms, (uint64_t)(is_resumed ? rescue->kept_seconds * 1000 : 0)),
     };
     gw_fact_attempt_write(&fact, &text);

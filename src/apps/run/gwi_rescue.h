@@ -1,8 +1,9 @@
 /* `gpuwhy run --rescue`: what to change so that the next attempt gets through.
  *
  * causes.def says for each cause which acts (gw_act) can help. gwi_rescue_settings() takes those that change no number
- * of the training, gwi_rescue_numbers() the others, which need the user's placeholders (gwi_places.h), and
- * gwi_rescue_resume() lets the next attempt go on from a checkpoint. attempts.c decides and records. One thread. */
+ * of the training, gwi_rescue_do_without() and gwi_numbers_change() (gwi_rehearsals.h) the others, which need the
+ * user's placeholders (gwi_places.h). gwi_rescue_resume() lets a program go on whose memory grows. attempts.c decides
+ * and records. One thread. */
 #ifndef GWI_RESCUE_H
 #define GWI_RESCUE_H
 
@@ -17,6 +18,7 @@ typedef struct gwi_rescue {
     bool may_write;    /* --rescue=rehearse: what rehearsals write may stay, if it cannot be set aside */
     uint32_t attempts; /* after the first one, at most */
     gwi_places places;
+    double attempt_seconds;      /* how long the attempt that has ended ran */
     uint64_t job_ns, attempt_ns; /* realtime at which the job and the present attempt began */
     uint64_t rehearsed;          /* the batch or size that a rehearsal showed to fit for this attempt; 0: none */
     uint64_t rehearsed_next;     /* the next larger one, which a rehearsal showed not to fit; 0: none */
@@ -40,8 +42,11 @@ void gwi_rescue_free(gwi_rescue *rescue);
 /* Change the environment so that this cause does not come back: a setting that switches a known problem off, growth
  * instead of preallocation, or a library path. Returns true if something was changed. */
 bool gwi_rescue_settings(const gw_verdict *verdict, gwi_rescued *rescued);
-/* Change the values of the placeholders: by rehearsals if possible. Returns true if something was changed. */
-bool gwi_rescue_numbers(gwi_rescue *rescue, gw_supervisor *run, const gw_verdict *verdict, gwi_rescued *rescued);
+/* Go on without the lost card, or with fewer workers, as far as placeholders allow. Returns true if something was
+ * changed. */
+bool gwi_rescue_do_without(gwi_rescue *rescue, const gw_verdict *verdict, gwi_rescued *rescued);
+/* True if a program whose memory grows may go on from its new checkpoint (--rescue=leak). */
+bool gwi_rescue_resume(const gwi_rescue *rescue, const gw_verdict *verdict, gwi_rescued *rescued);
 /* Find the checkpoint from which the next attempt goes on. Call it once when an attempt has ended. */
 void gwi_rescue_look(gwi_rescue *rescue);
 /* Make the command of the next attempt: with the values in use, and with the words of --resume-with. */

@@ -18,6 +18,9 @@ typedef enum answer { FITS_NOT, FITS, UNKNOWN } answer;
 /* ---- one rehearsal ---- */
 
 enum { WORDS_MAX = 32 };
+/* A rehearsal may take so long, and four times as long as the failed attempt, in addition, but no hour: ranks may wait
+ * for ever. */
+enum { TIME_LEAST_MS = 120000, TIME_MOST_MS = 3600000 };
 
 static size_t add_options(const gw_run_options *options, const char *json, char memory[32], const char **word)
 {
@@ -74,7 +77,8 @@ static bool run_aside(const gwi_rescue *rescue, gw_supervisor *run, char *const 
     aside.folder[0] = now;
     if (pattern != NULL && find_folder(pattern, folder) && !gw_begins(folder, now))
         aside.folder[1] = folder;
-    return gw_supervisor_run_self(run, argv, &aside);
+    double ms = TIME_LEAST_MS + rescue->attempt_seconds * 4000;
+    return gw_supervisor_run_self(run, argv, &aside, ms < TIME_MOST_MS ? (unsigned)ms : TIME_MOST_MS);
 }
 
 /* Rehearse the program with the values in use. */

@@ -1,5 +1,4 @@
 /* Changes the environment, the command and the place to go on for the next attempt of `gpuwhy run --rescue`. */
-#include "gwi_rehearsals.h"
 #include "gwi_rescue.h"
 
 #include "gw_clock.h"
@@ -232,36 +231,12 @@ static bool fewer_workers(gwi_rescue *rescue, gwi_rescued *rescued)
     return true;
 }
 
-/* A program whose memory grows dies again, but gets further each time, if it goes on from its checkpoints. */
-static bool resume(const gwi_rescue *rescue, const gw_verdict *verdict, gwi_rescued *rescued)
-{
-    bool is_leak = strcmp(verdict->cause, "gpu-oom-leak") == 0;
-    if (rescue->may_leak && rescue->checkpoint[0] != '\0' && rescue->kept_seconds > 0) {
-        if (is_leak)
-            gw_text_addf(&rescued->proof, "the leak will fill the card again; mend it: %s",
-                         verdict->next.count > 0 ? verdict->next.item[0] : "see the verdict");
-        else
-            gw_text_add_str(&rescued->proof, "the program got further than its last checkpoint");
-        return true;
-    }
-    if (is_leak)
-        rescued->why_not = !rescue->may_leak ? "a leak fills the card again; --rescue=leak with --resume-with goes on "
-                                               "from checkpoints all the same"
-                                             : "a leak fills the card again, and no new checkpoint was written";
-    return false;
-}
-
-bool gwi_rescue_numbers(gwi_rescue *rescue, gw_supervisor *run, const gw_verdict *verdict, gwi_rescued *rescued)
+bool gwi_rescue_do_without(gwi_rescue *rescue, const gw_verdict *verdict, gwi_rescued *rescued)
 {
     const gw_cause_info *cause = gw_cause_find(verdict->cause);
     unsigned acts = cause == NULL ? GW_ACT_NONE : cause->acts;
-    if ((acts & GW_ACT_CARDS) != 0)
-        return leave_card(rescue, verdict, rescued);
-    if ((acts & GW_ACT_WORKERS) != 0)
-        return fewer_workers(rescue, rescued);
-    if ((acts & GW_ACT_NUMBERS) != 0 && gwi_numbers_change(rescue, run, rescued))
-        return true;
-    return (acts & (GW_ACT_NUMBERS | GW_ACT_RESUME)) != 0 && resume(rescue, verdict, rescued);
+    return ((acts & GW_ACT_CARDS) != 0 && leave_card(rescue, verdict, rescued)) ||
+           ((acts & GW_ACT_WORKERS) != 0 && fewer_workers(rescue, rescued));
 }
 
 /* ---- checkpoints ---- */
@@ -311,6 +286,7 @@ void gwi_rescue_look(gwi_rescue *rescue)
     uint64_t ns = 0;
     gw_path path;
     rescue->kept_seconds = 0;
+    rescue->attempt_seconds = (double)(gw_realtime_ns() - rescue->attempt_ns) / 1e9;
     if (!rescue->is_on || rescue->options->resume_with == NULL) {
         if (rescue->is_on)
             name_checkpoint(rescue);
@@ -322,6 +298,27 @@ void gwi_rescue_look(gwi_rescue *rescue)
     snprintf(rescue->checkpoint, sizeof rescue->checkpoint, "%s", path);
     if (ns > rescue->attempt_ns)
         rescue->kept_seconds = (double)(ns - rescue->attempt_ns) / 1e9;
+}
+
+/* A program whose memory grows dies again, but gets further each time, if it goes on from its checkpoints. */
+bool gwi_rescue_resume(const gwi_rescue *rescue, const gw_verdict *verdict, gwi_rescued *rescued)
+{
+    const gw_cause_info *cause = gw_cause_find(verdict->cause);
+    bool is_growth = cause != NULL && (cause->acts & (GW_ACT_NUMBERS | GW_ACT_RESUME)) != 0;
+    bool is_leak = strcmp(verdict->cause, "gpu-oom-leak") == 0;
+    if (is_growth && rescue->may_leak && rescue->checkpoint[0] != '\0' && rescue->kept_seconds > 0) {
+        if (is_leak)
+            gw_text_addf(&rescued->proof, "the leak will fill the card again; mend it: %s",
+                         verdict->next.count > 0 ? verdict->next.item[0] : "see the verdict");
+        else
+            gw_text_add_str(&rescued->proof, "the program got further than its last checkpoint");
+        return true;
+    }
+    if (is_leak)
+        rescued->why_not = !rescue->may_leak ? "a leak fills the card again; --rescue=leak with --resume-with goes on "
+                                               "from checkpoints all the same"
+                                             : "a leak fills the card again, and no new checkpoint was written";
+    return false;
 }
 
 /* Add a word of --resume-with, with the checkpoint in place of {last}. */

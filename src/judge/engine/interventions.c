@@ -139,28 +139,29 @@ static uint64_t needed_bytes(const gwi_case *c)
 
 /* ---- what --rescue waits for or leaves out ---- */
 
-/* Return the port that a line of evidence names: "port: 29500", "host:29500". 0: none. */
+/* Return the port that a line of evidence names: "port: 29500", "127.0.0.1:29500 (errno: 98". 0: none. */
 static int port_in(const char *text)
 {
-    const char *at = strstr(text, "port:");
-    if (at == NULL)
-        at = strstr(text, "]:"); /* [::]:29500 */
-    if (at == NULL)
-        at = strstr(text, "port ");
-    if (at != NULL)
-        at += strcspn(at, "0123456789\n");
-    long port = at == NULL ? 0 : strtol(at, NULL, 10);
+    enum { DIGITS_LEAST = 4 }; /* fewer may be a time */
+    const char *at = strstr(text, "port: ");
+    long port = at == NULL ? 0 : strtol(at + strlen("port: "), NULL, 10);
+    for (at = text; port == 0 && (at = strchr(at, ':')) != NULL; at++)
+        if (strspn(at + 1, "0123456789") >= DIGITS_LEAST)
+            port = strtol(at + 1, NULL, 10);
     return port > 0 && port < 65536 ? (int)port : 0;
+}
+
+static bool is_cause(const gw_verdict *verdict, size_t place)
+{
+    return gw_str_same(verdict->cause, gwi_causes[place]->id);
 }
 
 static int needed_port(const gw_verdict *verdict)
 {
     int port = 0;
-    if (!gw_str_same(verdict->cause, gwi_cause_rendezvous_port_clash.id))
-        return 0;
     for (size_t i = 0; i < verdict->evidence_count && port == 0; i++)
         port = port_in(verdict->evidence[i].text);
-    return port;
+    return is_cause(verdict, GWI_CAUSE_PLACE_rendezvous_port_clash) ? port : 0;
 }
 
 /* Return CUDA's number of the card of the run that the system or NVML reports as lost, or -1. */
@@ -180,8 +181,8 @@ bool gwi_fill_interventions(const gwi_case *c, gw_verdict *verdict)
 {
     verdict->needed_port = needed_port(verdict);
     verdict->lost_device = lost_device(c);
-    if (gw_str_same(verdict->cause, gwi_cause_stub_or_wrong_libcuda.id) ||
-        gw_str_same(verdict->cause, gwi_cause_forward_compat_misuse.id))
+    if (is_cause(verdict, GWI_CAUSE_PLACE_stub_or_wrong_libcuda) ||
+        is_cause(verdict, GWI_CAUSE_PLACE_forward_compat_misuse))
         (void)gw_str_copy(gwi_versions_of(c).driver_path, &verdict->wrong_driver); /* without memory: not known */
     verdict->needed_bytes = needed_bytes(c);
     verdict->needed_device = c->memory.device;

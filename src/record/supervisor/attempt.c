@@ -61,9 +61,10 @@ static _Noreturn void be_self(const gw_supervisor *run, char *const *argv, const
     _exit(GW_EXIT_CANNOT_RUN);
 }
 
-bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv, const gw_aside *aside)
+bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv, const gw_aside *aside, unsigned limit_ms)
 {
     enum { LOOK_MS = 50, KILL_AFTER_MS = 5000 };
+    uint64_t limit_ns = gw_monotonic_ns() + (uint64_t)limit_ms * 1000000;
     int status = 0, asked_ms = 0;
     bool goes_on = true;
     pid_t pid = fork();
@@ -71,7 +72,7 @@ bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv, const gw_asid
         be_self(run, argv, aside);
     while (pid > 0 && waitpid(pid, &status, WNOHANG) == 0) {
         if (goes_on)
-            goes_on = gw_supervisor_pause(run, LOOK_MS);
+            goes_on = gw_supervisor_pause(run, LOOK_MS) && gw_monotonic_ns() < limit_ns;
         else
             poll(NULL, 0, LOOK_MS);
         if (!goes_on && asked_ms == 0)

@@ -59,8 +59,8 @@ typedef enum gw_wait_end {
 gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t bytes, uint64_t timeout_ns);
 /* Run gpuwhy itself with other arguments (execv()), without input and output, and wait for its end. What it writes into
  * the folders of `aside` is forgotten. Returns false if it could not be started in this way, or if a signal asked us to
- * end: it is then ended, too. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
-bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv, const gw_aside *aside);
+ * end, or after `limit_ms`: it is then ended, too. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
+bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv, const gw_aside *aside, unsigned limit_ms);
 /* Wait `pause_ms`. Returns false if a signal asked us to end. */
 bool gw_supervisor_pause(gw_supervisor *run, unsigned pause_ms);
 /* True if a user or another program asked the run to end, by a signal to gpuwhy or to the program, or by ending the
