@@ -12,6 +12,7 @@
 #   make bench-gpu  the same on a GPU; fails without one
 #   make corpus     accuracy of the verdicts on logs: CORPUS=a folder of labelled logs
 #   make truth      accuracy of the verdicts on generated programs: TRUTH_COUNT=3000, TRUTH_SEED= (default: the clock)
+#   make rescue     failing programs with `gpuwhy run --rescue`: how many are saved, and by what; blind restarts beside it
 #   make golden     explain the same inputs with an older build and print every difference: BASE=commit, CORPUS=, GOLDEN_PROGRAMS=3000,
 #                   GOLDEN_SEED=, GOLDEN_KINDS=logs,messages (default: all)
 #   make size       lines of each room and feature, and the budgets of the rooms (docs/size.md); BASE=commit (default: the last release)
@@ -75,6 +76,10 @@ truth: all
 	@sh tools/need.sh build
 	@python3 -B tests/truth/truth.py --build $(BUILD) --count $(or $(TRUTH_COUNT),3000) $(if $(TRUTH_SEED),--seed $(TRUTH_SEED))
 
+rescue: all
+	@sh tools/need.sh build
+	@python3 -B tests/rescue/rescue.py --build $(BUILD)
+
 golden:
 	@sh tools/need.sh build logs
 	@sh tools/build.sh $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DCMAKE_BUILD_TYPE=Release)
@@ -110,4 +115,4 @@ check-packages:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all products tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth golden size fuzz soak install install-libgpuscope packages check-packages clean
+.PHONY: all products tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth rescue golden size fuzz soak install install-libgpuscope packages check-packages clean

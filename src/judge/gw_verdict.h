@@ -156,7 +156,7 @@ typedef struct gw_verdict_leak {
     gw_where *where; /* owned; NULL: not known */
 } gw_verdict_leak;
 
-/* An attempt of `gpuwhy run --restart`. */
+/* An attempt of `gpuwhy run --restart` or --rescue. */
 typedef struct gw_verdict_attempt {
     uint32_t number;                    /* from 1 */
     bool again;                         /* another attempt followed */
@@ -164,6 +164,10 @@ typedef struct gw_verdict_attempt {
     char *headline, *ended, *recording; /* NULL: not known */
     char *why;                          /* reason for the decision that followed; NULL: not known */
     char *change;                       /* what was different in the next attempt; NULL: nothing */
+    char *proof;                        /* why that should help; NULL: not known beforehand */
+    char *resumed;                      /* the checkpoint from which the next attempt goes on; NULL: none */
+    double seconds;                     /* how long it ran; 0: not known */
+    double kept_seconds;                /* of these, until that checkpoint was written */
 } gw_verdict_attempt;
 
 /* A known problem of a library's version (data/regressions.tsv) that may explain the end of the program. */
@@ -283,6 +287,9 @@ typedef struct gw_verdict {
     gw_verdict_known *known; /* owned; most certain first */
     size_t known_count;
     gw_string_list interventions; /* what gpuwhy did to the run because an option requested it, one sentence each */
+    int needed_port;              /* the port that was in use; 0: not known, or not the cause */
+    char *wrong_driver;           /* owned; path of the driver library that should not have been loaded; NULL: none */
+    int lost_device;              /* CUDA's number of the card that stopped responding; -1: none, or not known */
     int needed_device;            /* CUDA's number of the card; only valid if needed_bytes is not 0 */
     uint64_t
         needed_bytes; /* memory that the failed process needed on its card; 0: not known, or memory is not the cause */
@@ -333,6 +340,18 @@ typedef enum gw_again {
     GW_AGAIN_WAIT       /* it can succeed as soon as others have released what they hold */
 } gw_again;
 
+/* What `gpuwhy run --rescue` may change for the next attempt, in this order. */
+typedef enum gw_act {
+    GW_ACT_NONE = 0,           /* nothing that gpuwhy can change helps */
+    GW_ACT_GROWTH = 1 << 0,    /* let the framework take memory as it needs it */
+    GW_ACT_ALLOCATOR = 1 << 1, /* a setting of PyTorch's allocator that a replay shows to help */
+    GW_ACT_LIBRARY = 1 << 2,   /* leave out the folder of LD_LIBRARY_PATH whose library was the wrong one */
+    GW_ACT_CARDS = 1 << 3,     /* go on without the lost card */
+    GW_ACT_WORKERS = 1 << 4,   /* fewer processes that load data */
+    GW_ACT_NUMBERS = 1 << 5,   /* another batch, precision or size */
+    GW_ACT_RESUME = 1 << 6     /* go on from the last checkpoint, although it will fail again */
+} gw_act;
+
 /* The catalogue of causes, for `gpuwhy causes`. Static. */
 enum { GW_CAUSE_FRAMEWORKS = 3 };
 typedef struct gw_cause_info {
@@ -346,6 +365,7 @@ typedef struct gw_cause_info {
     bool from_recording; /* false: no recorded event shows this cause, only messages */
     bool is_advice;      /* only gives advice; never the cause of a failure */
     gw_again again;
+    unsigned acts; /* of gw_act */
 } gw_cause_info;
 /* Return all causes, in the order of the catalogue. Static. */
 const gw_cause_info *gw_causes(size_t *ret_count);

@@ -1,4 +1,4 @@
-"""`gpuwhy run --restart`, --on, --wait-memory, --alarm-at and --cure on the virtual card.
+"""`gpuwhy run --rescue`, --restart, --on, --wait-memory, --alarm-at and --cure on the virtual card.
 
 Nothing here depends on the speed of the machine: programs wait for files, and this test waits for output.
 """
@@ -137,6 +137,69 @@ def wrong_options(place):
         run = run_observed([CNN, "--batch", "64"], SMALL, folder, options)
         expect(run.status == 2 and reason in stderr_of(run), f"{options}: {run.status}, {stderr_of(run)}")
         expect(run.stdout == b"" and not run.recording.exists(), f"{options}: the program ran")
+
+
+# ---- --rescue ------------------------------------------------------------------------------------------------------
+
+def rescued_by_rehearsals(place):
+    """The largest batch that divides the product; the numbers below and above are those that were rehearsed."""
+    run = run_observed([*by_shell('exec "$1" --batch "$2"', CNN), "{batch:16384}", "{steps:1}"], SMALL, new_folder(place, "rehearsed"), ["--rescue=rehearse"])
+    verdict = run.verdict()
+    expect(run.status == 0 and verdict["status"] == "clean", f"exit status {run.status}: {stderr_of(run)}")
+    first, second = verdict["attempts"]
+    expect(first["change"] == "batch 4096 instead of 16384, steps 4 instead of 1", f"{first}")
+    expect(first["proof"] == "rehearsed: 4096 fits, 8192 does not" and first["seconds"] > 0, f"{first}")
+    expect(not second["again"] and b"of 4096 images" in run.stdout, run.stdout.decode())
+
+
+def a_rehearsal_leaves_no_files(place):
+    """What rehearsals write is forgotten; where that is impossible, there are none, and the batch is halved."""
+    script = 'echo > "wrote-$2"; exec "$1" --batch "$2"'
+    run = run_observed([*by_shell(script, CNN), "{batch:16384}"], SMALL, new_folder(place, "aside"), ["--rescue"])
+    written = sorted(int(path.name[6:]) for path in run.work.glob("wrote-*"))
+    used = [16384, *(int(re.search(r"batch (\d+) instead", attempt["change"])[1]) for attempt in run.verdict()["attempts"][:-1])]
+    expect(run.status == 0 and written == sorted(used), f"exit status {run.status}: written {written}, used {used}")
+    if "by trial" in run.verdict()["attempts"][0]["proof"]:
+        print("skipped: this system allows no mount namespace, so nothing was rehearsed")
+
+
+def hopeless_ends_at_once(place):
+    for name, argv, why in (("exception", by_shell("echo 'KeyError: 1' >&2; exit 3"), "not determined"),
+                            ("no-place", by_shell('exec "$@"', CNN, "--batch", "16384"), "no value left"),
+                            ("no-fit", [*by_shell('exec "$1" --batch 16384', CNN), "{batch:4}"], "no value of the placeholders fits")):
+        run = run_observed(argv, SMALL, new_folder(place, name), ["--rescue=rehearse"])
+        attempts = run.verdict()["attempts"]
+        expect(run.status != 0 and len(attempts) == 1 and why in attempts[0]["why"], f"{name}: {attempts}")
+
+
+def a_checkpoint_is_gone_on_from(place):
+    """Each attempt gets one step further, because it finds what the one before has written."""
+    script = 'n=$(ls ck-* 2>/dev/null | wc -l); echo "[$*]" >> arguments; touch ck-$n; ' \
+             'if [ $n -lt 2 ]; then exec "$CNN" --batch 16384; fi'
+    run = run_observed(["/bin/sh", "-c", f"CNN='{CNN}'; {script}", "sh"], SMALL, new_folder(place, "checkpoint"),
+                       ["--rescue=leak", "--resume-with", "--resume {last}", "--checkpoints", "ck-*"])
+    lines = (run.work / "arguments").read_text()
+    expect(run.status == 0 and lines == "[]\n[--resume ck-0]\n[--resume ck-1]\n", f"exit status {run.status}: {lines}")
+    resumed = [attempt["resumed"] for attempt in run.verdict()["attempts"]]
+    expect(resumed == ["ck-0", "ck-1", None], f"{resumed}")
+
+
+def a_signal_ends_a_rehearsal(place):
+    """The rehearsed program sleeps. Its files are set aside, so it is found by its command."""
+    seconds = str(100000 + os.getpid())
+    script = f'if [ ! -e seen ]; then touch seen; exec "$1" --batch "$2"; fi; exec sleep {seconds}'
+
+    def sleeps():
+        return any(seconds.encode() in path.read_bytes().split(b"\0") for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"))
+
+    argv = [*by_shell(script, CNN), "{batch:16384}"]
+    with begin(place, "rehearsal", ["--rescue=rehearse"], argv, SMALL) as (process, folder):
+        until_said(process, folder, "rehearsing")
+        wait_until(sleeps, "no rehearsal was started")
+        os.killpg(process.pid, signal.SIGINT)
+        status = process.wait(240)
+        wait_until(lambda: not sleeps(), "the rehearsal goes on")
+    expect(status == 1 and "starting it again" not in said(folder), f"exit status {status}: {said(folder)}")
 
 
 # ---- the program's surroundings ------------------------------------------------------------------------------------
@@ -404,7 +467,8 @@ def no_cure_is_known(place):
 
 
 CASES = by_name(transient, permanent, not_repeated, without_the_option, halved, set_in_environment,
-         nothing_left_to_change, wrong_options, input_is_read_again, dumps_have_their_own_names, with_blame,
+         nothing_left_to_change, wrong_options, rescued_by_rehearsals, a_rehearsal_leaves_no_files,
+         hopeless_ends_at_once, a_checkpoint_is_gone_on_from, a_signal_ends_a_rehearsal, input_is_read_again, dumps_have_their_own_names, with_blame,
          a_signal_never_restarts, a_killed_program_is_not_restarted, a_hang_is_restarted, memory_is_waited_for, the_wait_has_a_limit,
          the_wait_can_be_stopped, memory_that_is_there_is_not_waited_for, impossible_memory_is_not_waited_for,
          another_process_is_waited_for_before_the_restart, growth_raises_the_alarm_once, no_growth_raises_no_alarm,

@@ -112,13 +112,16 @@ static void print_lines(const gw_cause_info *cause)
     }
 }
 
-static const char *again_text(gw_again again)
+static const char *again_text(const gw_cause_info *cause)
 {
+    gw_again again = cause->again;
     if (again == GW_AGAIN_TRANSIENT)
         return "started again: the failure may not happen again";
     if (again == GW_AGAIN_WAIT)
         return "started again, after others have released what they hold";
-    return "not started again unless --on changes the command: it would fail in the same way";
+    if (cause->acts != GW_ACT_NONE)
+        return "started again only with a change, as --rescue makes it: the same command would fail in the same way";
+    return "not started again: it would fail in the same way, and gpuwhy can change nothing that helps";
 }
 
 static void print_one(const gw_cause_info *cause)
@@ -142,7 +145,7 @@ static void print_one(const gw_cause_info *cause)
         return;
     putchar('\n');
     print_head("With gpuwhy run --restart", "");
-    printf("  %s\n", again_text(cause->again));
+    printf("  %s\n", again_text(cause));
 }
 
 const gwi_manual gwi_manual_causes = {

@@ -2,9 +2,12 @@
 #include "gw_unit_test.h"
 #include "gwi_attempts.h"
 #include "gwi_judge.h"
+#include "gwi_rehearsals.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the made-up supervisor ---- */
 
@@ -19,7 +22,7 @@ static struct {
     uint64_t needed_bytes, waited_for_bytes;
     gw_wait_end wait_end;
     int status;
-    bool is_stopped;
+    bool is_stopped, lacks_memory;
     char argv[256]; /* command line of the last attempt that was started */
     gw_text notes;  /* all facts, "attempt number key" and the value on the next lines */
 } world;
@@ -63,6 +66,22 @@ const char *gw_supervisor_recording(const gw_supervisor *run, bool *ret_is_kept)
 void gw_supervisor_note(gw_supervisor *run, const char *key, const char *value)
 {
     gw_text_addf(&world.notes, "%u %s\n%s", run->number, key, value);
+}
+
+bool gwi_rehearsal_lacks_memory(const gwi_rescue *rescue, gw_supervisor *run)
+{
+    return world.lacks_memory;
+}
+
+bool gwi_numbers_change(gwi_rescue *rescue, gw_supervisor *run, gwi_rescued *rescued)
+{
+    gwi_place *batch = gwi_places_find(&rescue->places, "batch");
+    rescued->why_not = "there is no value left";
+    if (batch == NULL || batch->number == 1)
+        return false;
+    gw_text_addf(&rescued->change, "batch %d", (int)batch->number / 2);
+    gw_text_add_str(&rescued->proof, "rehearsed");
+    return gwi_place_set(batch, batch->number / 2);
 }
 
 int gw_supervisor_next(gw_supervisor **run, const gw_run_options *options, char *const *argv)
@@ -223,8 +242,8 @@ GW_TEST_WITH(a_cure_is_applied_once, NULL, end)
     assert_true(fail_once("gpu-oom-fragmentation"));
     assert_string_equal(getenv("GW_TEST_ALLOC_CONF"), "expandable_segments:True");
     assert_string_equal(world.argv, "train --batch 8");
-    expect_note("change=GW_TEST_ALLOC_CONF=expandable_segments:True in the environment (replayed: peak of 5.00 GiB "
-                "instead of 6.00 GiB)\n");
+    expect_note("change=GW_TEST_ALLOC_CONF=expandable_segments:True in the environment\n");
+    expect_note("proof=replayed: peak of 5.00 GiB instead of 6.00 GiB\n");
     expect_note("2 cure\nname=GW_TEST_ALLOC_CONF\nvalue=expandable_segments:True\npeak_bytes=5368709120\n"
                 "peak_bytes_before=6442450944\n");
     assert_false(fail_once("gpu-oom-fragmentation")); /* the setting is used already */
@@ -248,6 +267,118 @@ GW_TEST_WITH(on_needs_restart, NULL, end)
     gwi_attempts_free(&attempts);
     options.restart_count = 1;
     assert_int_equal(gwi_attempts_begin(&attempts, &options, program, &err), GW_USAGE);
+}
+
+/* ---- --rescue ---- */
+
+static void begin_rescue(const char *option, char *const *program)
+{
+    static gw_run_options options;
+    gw_error err;
+    options = (gw_run_options){.rescue = option};
+    begin(&options, NULL);
+    gwi_attempts_free(&attempts);
+    if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK)
+        fail_msg("%s", err.text);
+    attempts.find_cure = NULL;
+}
+
+GW_TEST_WITH(the_batch_of_a_placeholder_is_changed, NULL, end)
+{
+    char *program[] = {(char[]){"train"}, (char[]){"--batch={batch:8}"}, NULL};
+    begin_rescue("", program);
+    assert_string_equal(attempts.command.argv[1], "--batch=8");
+    assert_true(fail_once("gpu-oom-capacity"));
+    assert_string_equal(world.argv, "train --batch=4");
+    expect_note("change=batch 4\n");
+    expect_note("proof=rehearsed\n");
+}
+
+GW_TEST_WITH(a_setting_that_a_rehearsal_refutes_is_not_tried, NULL, end)
+{
+    char *program[] = {(char[]){"train"}, (char[]){"{batch:8}"}, NULL};
+    begin_rescue("", program);
+    attempts.find_cure = find_one;
+    world.lacks_memory = true;
+    setenv("GW_TEST_ALLOC_CONF", "as before", 1);
+    assert_true(fail_once("gpu-oom-fragmentation"));
+    assert_string_equal(getenv("GW_TEST_ALLOC_CONF"), "as before");
+    expect_note("change=batch 4\n");
+    world.lacks_memory = false;
+    assert_true(fail_once("gpu-oom-fragmentation"));
+    assert_string_equal(getenv("GW_TEST_ALLOC_CONF"), "expandable_segments:True");
+    unsetenv("GW_TEST_ALLOC_CONF");
+}
+
+GW_TEST_WITH(what_cannot_be_helped_ends_at_once, NULL, end)
+{
+    char *program[] = {(char[]){"train"}, (char[]){"--batch={batch:8}"}, NULL};
+    begin_rescue("5", program);
+    assert_false(fail_once("script-exception"));
+    expect_note("why=the same command would fail in the same way\n");
+    assert_false(fail_once("gpu-oom-leak"));
+    expect_note("why=a leak fills the card again; --rescue=leak");
+}
+
+GW_TEST_WITH(a_transient_failure_is_tried_once_more, NULL, end)
+{
+    char *program[] = {(char[]){"train"}, NULL};
+    begin_rescue("5", program);
+    assert_true(fail_once("illegal-address"));
+    assert_false(fail_once("illegal-address"));
+    expect_note("why=the last two attempts failed in the same way");
+}
+
+GW_TEST_WITH(preallocation_is_switched_off, NULL, end)
+{
+    char *program[] = {(char[]){"train"}, NULL};
+    unsetenv("XLA_PYTHON_CLIENT_PREALLOCATE");
+    begin_rescue("", program);
+    assert_true(fail_once("gpu-oom-preallocation"));
+    assert_string_equal(getenv("XLA_PYTHON_CLIENT_PREALLOCATE"), "false");
+    assert_false(fail_once("gpu-oom-preallocation")); /* there is no placeholder */
+}
+
+GW_TEST_WITH(the_folder_of_the_wrong_library_is_left_out, NULL, end)
+{
+    char *program[] = {(char[]){"train"}, NULL}, folder[] = "/tmp/gw_attempts_XXXXXX", path[128];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/libcuda.so", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    char value[256];
+    snprintf(value, sizeof value, "/opt/lib:%s:/usr/lib", folder);
+    setenv("LD_LIBRARY_PATH", value, 1);
+    begin_rescue("", program);
+    assert_true(fail_once("stub-or-wrong-libcuda"));
+    assert_string_equal(getenv("LD_LIBRARY_PATH"), "/opt/lib:/usr/lib");
+    assert_false(fail_once("stub-or-wrong-libcuda"));
+    unsetenv("LD_LIBRARY_PATH");
+    unlink(path);
+    rmdir(folder);
+}
+
+GW_TEST_WITH(wrong_options_of_rescue_are_refused, NULL, end)
+{
+    char *program[] = {(char[]){"train"}, NULL};
+    static const struct {
+        gw_run_options options;
+        const char *why;
+    } wrong[] = {{{.rescue = "x"}, "--rescue=x: expected a number of attempts from 1 to 1000, leak or rehearse"},
+                 {{.rescue = "0"}, "--rescue=0: expected a number"},
+                 {{.resume_with = "--resume"}, "--resume-with needs --rescue"},
+                 {{.rescue = "", .resume_with = "--resume {last}"}, "{last} needs --checkpoints"},
+                 {{.rescue = "", .checkpoints = "*.pt"}, "--checkpoints needs --resume-with"},
+                 {{.rescue = "", .restart_count = 2}, "--rescue=2 allows 2 more attempts"},
+                 {{.rescue = "", .on = {{"gpu-oom:batch=/2"}, 1}}, "--rescue and --on cannot be combined"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        gw_error err;
+        assert_int_equal(gwi_attempts_begin(&attempts, &wrong[i].options, program, &err), GW_USAGE);
+        if (strstr(err.text, wrong[i].why) == NULL)
+            fail_msg("expected \"%s\" in \"%s\"", wrong[i].why, err.text);
+        gwi_attempts_free(&attempts);
+    }
 }
 
 /* Tests the decisions of --restart, without processes. Each failed attempt and each wait must lead to the given

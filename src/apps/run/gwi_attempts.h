@@ -1,10 +1,11 @@
-/* The attempts of `gpuwhy run --restart`: judges each one, decides whether another one follows, and records both.
+/* The attempts of `gpuwhy run --restart` and --rescue: judges each one, decides whether another one follows, and
+ * records both.
  *
  * run.c watches an attempt; attempts.c judges it while its recording is open, and writes the decision into the
  * recording; gwi_restart_ended() decides, mainly by the cause's column in causes.def (gw_again); change.c changes the
- * command for --on, and finds a setting for --cure. gw_supervisor_next() starts the next attempt. Its recording begins
- * with the facts of the earlier ones, so the last recording has the whole story (src/judge/engine/interventions.c reads
- * them). */
+ * command for --on, and finds a setting for --cure; rescue.c does what --rescue may do. gw_supervisor_next() starts the
+ * next attempt. Its recording begins with the facts of the earlier ones, so the last recording has the whole story
+ * (src/judge/engine/interventions.c reads them). */
 #ifndef GWI_ATTEMPTS_H
 #define GWI_ATTEMPTS_H
 
@@ -12,6 +13,7 @@
 #include "gw_text.h"
 #include "gw_verdict.h"
 #include "gwi_change.h"
+#include "gwi_rescue.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,7 +41,8 @@ typedef struct gwi_attempt_end {
     /* hash of the cause, the place and the deciding evidence, without values that differ between equal failures
      * (gwi_attempt_evidence()) */
     uint64_t evidence;
-    bool can_change; /* --on or --cure changes the next attempt */
+    bool can_change;     /* --on, --cure or --rescue changes the next attempt */
+    const char *why_not; /* static; why --rescue changes nothing; NULL: not known */
 } gwi_attempt_end;
 
 typedef struct gwi_decision {
@@ -54,7 +57,14 @@ void gwi_restart_begin(gwi_restart *machine, uint32_t restart_count);
 /* An attempt has ended. */
 gwi_decision gwi_restart_ended(gwi_restart *machine, const gwi_attempt_end *end);
 
-typedef enum gwi_waited { GWI_WAITED_FREE, GWI_WAITED_UNKNOWN, GWI_WAITED_TIMEOUT, GWI_WAITED_STOPPED } gwi_waited;
+/* WAS_FREE: at the first look, so this is no change */
+typedef enum gwi_waited {
+    GWI_WAITED_FREE,
+    GWI_WAITED_WAS_FREE,
+    GWI_WAITED_UNKNOWN,
+    GWI_WAITED_TIMEOUT,
+    GWI_WAITED_STOPPED
+} gwi_waited;
 /* The wait that the last decision requested has ended. */
 gwi_decision gwi_restart_waited(gwi_restart *machine, gwi_waited waited);
 
@@ -62,8 +72,10 @@ typedef struct gwi_attempts {
     const gw_run_options *options; /* borrowed */
     gwi_cure_find_fn *find_cure;   /* NULL: no search for cures */
     gwi_rules rules;
+    gwi_rescue rescue;
     gwi_command command; /* of the next attempt; owned */
     gwi_restart machine;
+    bool was_free; /* the memory that an attempt lacked was free when it had ended */
     gw_text *fact; /* owned; the fact "attempt" of each attempt that has ended */
     size_t fact_count;
     gw_text cure; /* the fact "cure" for the next attempt; empty: none */

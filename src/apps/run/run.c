@@ -74,6 +74,12 @@
       "what to change in the next attempt: NAME=/2, NAME=VALUE or env:NAME=VALUE; may be repeated")                    \
     X(FLAG, bool, cure, "--cure", NULL, NULL,                                                                          \
       "after an out-of-memory error, start the program again with a setting that is shown to help")                    \
+    X(MAYBE, const char *, rescue, "--rescue", "N|leak|rehearse", NULL,                                                \
+      "after a failure, change what is shown to help, and start the program again, at most N times [3]")               \
+    X(STRING, const char *, resume_with, "--resume-with", "WORDS", NULL,                                               \
+      "with --rescue: add these words to the next attempt's command; {last} is the newest checkpoint")                 \
+    X(STRING, const char *, checkpoints, "--checkpoints", "PATTERN", NULL,                                             \
+      "with --rescue: the files that the program writes as checkpoints, such as 'out/*.pt'")                           \
     X(STRING, const char *, wait_memory, "--wait-memory", "SIZE[:TIMEOUT]", NULL,                                      \
       "before the start, wait until each card has this much free memory")                                              \
     X(STRING, const char *, alarm_at, "--alarm-at", "SIZE|PERCENT[:CMD]", NULL,                                        \
@@ -427,7 +433,7 @@ int gwi_cmd_run(int argc, char **argv)
         return gwi_refuse("run", &err);
     }
     gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .lines = gwi_growing_lines, .user = &options};
-    status = gw_supervisor_start(&options, program, &judges, &run);
+    status = gw_supervisor_start(&options, attempts.command.argv, &judges, &run);
     if (status == GW_EXIT_OK) {
         closed_recording closed = {.is_kept = false};
         watch_attempts(&attempts, &run, &closed);

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const kinds[] = {"gpuwhy-fit.", "gpuwhy-lab.", "gpuwhy-rehearse."};
+static const char *const kinds[] = {"gpuwhy-fit.", "gpuwhy-lab.", "gpuwhy-rehearse.", "gpuwhy-rescue."};
 
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
 {

@@ -44,7 +44,8 @@ const gw_cause_info *gw_causes(size_t *ret_count)
                                                  {"JAX", cause->fixes[GW_FRAMEWORK_JAX]}},
                                    .from_recording = cause->judge != NULL || cause->advise != NULL,
                                    .is_advice = cause->judge == NULL && cause->advise != NULL,
-                                   .again = gwi_causes_again[i]};
+                                   .again = gwi_causes_again[i],
+                                   .acts = gwi_causes_acts[i]};
     }
     *ret_count = GWI_CAUSE_COUNT;
     return infos;

@@ -1,6 +1,8 @@
 /* Reads the facts that the supervisor recorded about its own interventions in the run. */
 #include "gwi_interventions.h"
 
+#include "gwi_start.h"
+
 #include "gw_array.h"
 #include "gw_fact.h"
 
@@ -31,6 +33,10 @@ static bool add_attempt(const gw_pair *fact, gw_verdict *verdict)
     good = copy(read.has_ended, read.ended, &attempt->ended) && good;
     good = copy(read.has_recording, read.recording, &attempt->recording) && good;
     good = copy(read.has_why, read.why, &attempt->why) && good;
+    good = copy(read.has_proof, read.proof, &attempt->proof) && good;
+    good = copy(read.has_resumed, read.resumed, &attempt->resumed) && good;
+    attempt->seconds = (double)read.took_ms / 1000;
+    attempt->kept_seconds = (double)read.kept_ms / 1000;
     return copy(read.has_change, read.change, &attempt->change) && good;
 }
 
@@ -131,8 +137,53 @@ static uint64_t needed_bytes(const gwi_case *c)
     return memory->has_total && needed > most ? most : needed;
 }
 
+/* ---- what --rescue waits for or leaves out ---- */
+
+/* Return the port that a line of evidence names: "port: 29500", "127.0.0.1:29500 (errno: 98". 0: none. */
+static int port_in(const char *text)
+{
+    enum { DIGITS_LEAST = 4 }; /* fewer may be a time */
+    const char *at = strstr(text, "port: ");
+    long port = at == NULL ? 0 : strtol(at + strlen("port: "), NULL, 10);
+    for (at = text; port == 0 && (at = strchr(at, ':')) != NULL; at++)
+        if (strspn(at + 1, "0123456789") >= DIGITS_LEAST)
+            port = strtol(at + 1, NULL, 10);
+    return port > 0 && port < 65536 ? (int)port : 0;
+}
+
+static bool is_cause(const gw_verdict *verdict, size_t place)
+{
+    return gw_str_same(verdict->cause, gwi_causes[place]->id);
+}
+
+static int needed_port(const gw_verdict *verdict)
+{
+    int port = 0;
+    for (size_t i = 0; i < verdict->evidence_count && port == 0; i++)
+        port = port_in(verdict->evidence[i].text);
+    return is_cause(verdict, GWI_CAUSE_PLACE_rendezvous_port_clash) ? port : 0;
+}
+
+/* Return CUDA's number of the card of the run that the system or NVML reports as lost, or -1. */
+static int lost_device(const gwi_case *c)
+{
+    const gw_machine *machine = &c->model->machine;
+    for (size_t i = 0; i < machine->event_count; i++) {
+        const gw_machine_event *event = &machine->event[i];
+        bool is_loss = event->kind == GW_MACHINE_CARD_LOST || event->kind == GW_MACHINE_XID;
+        if (is_loss && event->is_ours && event->device != GW_NO_DEVICE)
+            return gw_machine_device_of(c->model, event->device);
+    }
+    return -1;
+}
+
 bool gwi_fill_interventions(const gwi_case *c, gw_verdict *verdict)
 {
+    verdict->needed_port = needed_port(verdict);
+    verdict->lost_device = lost_device(c);
+    if (is_cause(verdict, GWI_CAUSE_PLACE_stub_or_wrong_libcuda) ||
+        is_cause(verdict, GWI_CAUSE_PLACE_forward_compat_misuse))
+        (void)gw_str_copy(gwi_versions_of(c).driver_path, &verdict->wrong_driver); /* without memory: not known */
     verdict->needed_bytes = needed_bytes(c);
     verdict->needed_device = c->memory.device;
     for (size_t i = 0; i < c->model->fact_count; i++) {

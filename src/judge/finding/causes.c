@@ -4,13 +4,19 @@
 #include <string.h>
 
 const gw_cause *const gwi_causes[GWI_CAUSE_COUNT] = {
-#define GWI_CAUSE(name, again) &gwi_cause_##name,
+#define GWI_CAUSE(name, again, acts) &gwi_cause_##name,
 #include "causes.def"
 #undef GWI_CAUSE
 };
 
 const gw_again gwi_causes_again[GWI_CAUSE_COUNT] = {
-#define GWI_CAUSE(name, again) GW_AGAIN_##again,
+#define GWI_CAUSE(name, again, acts) GW_AGAIN_##again,
+#include "causes.def"
+#undef GWI_CAUSE
+};
+
+const unsigned gwi_causes_acts[GWI_CAUSE_COUNT] = {
+#define GWI_CAUSE(name, again, acts) acts,
 #include "causes.def"
 #undef GWI_CAUSE
 };

@@ -438,18 +438,19 @@ uint64_t gwi_said_t_ns(const gwi_case *c, const struct gw_log_find *said);
 const struct gw_log_find *gwi_said_last_code(const gwi_case *c);
 unsigned gwi_said_code(const struct gw_log_find *said);
 
-#define GWI_CAUSE(name, again) extern const gw_cause gwi_cause_##name;
+#define GWI_CAUSE(name, again, acts) extern const gw_cause gwi_cause_##name;
 #include "causes.def"
 #undef GWI_CAUSE
 
 enum {
-#define GWI_CAUSE(name, again) GWI_CAUSE_PLACE_##name,
+#define GWI_CAUSE(name, again, acts) GWI_CAUSE_PLACE_##name,
 #include "causes.def"
 #undef GWI_CAUSE
     GWI_CAUSE_COUNT
 };
 extern const gw_cause *const gwi_causes[GWI_CAUSE_COUNT]; /* in the order of causes.def */
 extern const gw_again gwi_causes_again[GWI_CAUSE_COUNT];  /* second column of causes.def */
+extern const unsigned gwi_causes_acts[GWI_CAUSE_COUNT];   /* third column */
 /* Return the cause with this id. Returns NULL if there is none. */
 const gw_cause *gwi_cause_of(const char *id);
 

@@ -57,6 +57,7 @@ static void kept_free(gw_verdict *verdict)
     }
     free(verdict->kept);
     free(verdict->failure_phase);
+    free(verdict->wrong_driver);
 }
 
 static void leaks_free(gw_verdict *verdict)
@@ -72,8 +73,8 @@ static void attempts_free(gw_verdict *verdict)
 {
     for (size_t i = 0; i < verdict->attempt_count; i++) {
         gw_verdict_attempt *attempt = &verdict->attempts[i];
-        char *const texts[] = {attempt->cause,     attempt->headline, attempt->ended,
-                               attempt->recording, attempt->why,      attempt->change};
+        char *const texts[] = {attempt->cause, attempt->headline, attempt->ended, attempt->recording,
+                               attempt->why,   attempt->change,   attempt->proof, attempt->resumed};
         for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
             free(texts[k]);
     }

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -29,7 +30,9 @@ bool gw_supervisor_is_stopped(gw_supervisor *run)
 
 gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t bytes, uint64_t timeout_ns)
 {
-    const gwi_room_wanted wanted = {.device = device, .bytes = bytes, .timeout_ns = timeout_ns};
+    const gwi_room_wanted wanted = {.device = device,
+                                    .bytes = bytes,
+                                    .timeout_ns = run->wanted.timeout_ns != 0 ? run->wanted.timeout_ns : timeout_ns};
     return gwi_room_wait(run, &wanted);
 }
 
@@ -44,6 +47,45 @@ bool gw_supervisor_pause(gw_supervisor *run, unsigned pause_ms)
         poll(&waited, 1, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS);
     }
     return !is_asked;
+}
+
+static _Noreturn void be_self(const gw_supervisor *run, char *const *argv, const gw_aside *aside)
+{
+    int null = open("/dev/null", O_RDWR);
+    setpgid(0, 0); /* the terminal's ^C reaches only us, and we end it */
+    gwi_signals_restore(&run->signals);
+    for (int fd = 0; null >= 0 && fd <= 2; fd++)
+        dup2(null, fd);
+    if (aside->out_fd == GW_ASIDE_OUT_FD)
+        fcntl(GW_ASIDE_OUT_FD, F_SETFD, 0);
+    else
+        dup2(aside->out_fd, GW_ASIDE_OUT_FD);
+    if (gw_aside_enter(aside) || aside->may_fail)
+        execv("/proc/self/exe", argv);
+    _exit(GW_EXIT_CANNOT_RUN);
+}
+
+bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv, const gw_aside *aside, unsigned limit_ms)
+{
+    enum { LOOK_MS = 50, KILL_AFTER_MS = 5000 };
+    uint64_t limit_ns = gw_monotonic_ns() + (uint64_t)limit_ms * 1000000;
+    int status = 0, asked_ms = 0;
+    bool goes_on = true;
+    pid_t pid = fork();
+    if (pid == 0)
+        be_self(run, argv, aside);
+    while (pid > 0 && waitpid(pid, &status, WNOHANG) == 0) {
+        if (goes_on)
+            goes_on = gw_supervisor_pause(run, LOOK_MS) && gw_monotonic_ns() < limit_ns;
+        else
+            poll(NULL, 0, LOOK_MS);
+        if (!goes_on && asked_ms == 0)
+            kill(pid, SIGTERM);
+        asked_ms += goes_on ? 0 : LOOK_MS;
+        if (asked_ms > KILL_AFTER_MS)
+            kill(-pid, SIGKILL);
+    }
+    return pid > 0 && goes_on;
 }
 
 void gw_supervisor_end_like(int status)

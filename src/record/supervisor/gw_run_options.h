@@ -44,6 +44,9 @@ typedef struct gw_run_options {
     uint32_t restart_count;  /* largest number of attempts after the first one; 0: no restart */
     bool cure;               /* apply a setting that is shown to help */
     gw_option_list on;       /* CAUSE:ACTION, what to change for the next attempt */
+    const char *rescue;      /* "", "N", "leak" or both: change what can help and start again; NULL: do not */
+    const char *resume_with; /* words for the next attempt's command, with {last} for a checkpoint; NULL: none */
+    const char *checkpoints; /* pattern of the checkpoints' files; NULL: none */
     const char *alarm_at;    /* "90%", "12GiB", with ":command"; NULL: no alarm */
     const char *wait_memory; /* "SIZE" or "SIZE:TIMEOUT"; NULL: do not wait */
     bool help;

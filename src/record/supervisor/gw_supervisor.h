@@ -7,6 +7,7 @@
 #ifndef GW_SUPERVISOR_H
 #define GW_SUPERVISOR_H
 
+#include "gw_aside.h"
 #include "gw_place.h"
 #include "gw_run_options.h"
 
@@ -49,12 +50,17 @@ typedef enum gw_wait_end {
     GW_WAIT_FREE,
     GW_WAIT_TIMEOUT,
     GW_WAIT_STOPPED, /* a signal asked us to end */
-    GW_WAIT_UNKNOWN  /* the free memory is not known; returned at once */
+    GW_WAIT_UNKNOWN, /* the free memory is not known; returned at once */
+    GW_WAIT_WAS_FREE /* it was free at the first look */
 } gw_wait_end;
 /* Wait until a card has `bytes` free: the one with CUDA's number `device` in the program, or, if it is negative, each
- * card that the program sees. Waits at most `timeout_ns` (0: no limit). Prints who holds the memory, and records the
- * wait. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
+ * card that the program sees. Waits at most `timeout_ns` (0: no limit), or as long as --wait-memory says. Prints who
+ * holds the memory, and records the wait. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
 gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t bytes, uint64_t timeout_ns);
+/* Run gpuwhy itself with other arguments (execv()), without input and output, and wait for its end. What it writes into
+ * the folders of `aside` is forgotten. Returns false if it could not be started in this way, or if a signal asked us to
+ * end, or after `limit_ms`: it is then ended, too. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
+bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv, const gw_aside *aside, unsigned limit_ms);
 /* Wait `pause_ms`. Returns false if a signal asked us to end. */
 bool gw_supervisor_pause(gw_supervisor *run, unsigned pause_ms);
 /* True if a user or another program asked the run to end, by a signal to gpuwhy or to the program, or by ending the

@@ -294,5 +294,5 @@ gw_wait_end gwi_room_wait(gw_supervisor *run, const gwi_room_wanted *wanted)
     gw_room_close(room);
     gw_text_free(&w.holders);
     free(names);
-    return end;
+    return end == GW_WAIT_FREE && !w.is_told ? GW_WAIT_WAS_FREE : end;
 }

@@ -310,6 +310,10 @@ static struct json_object *attempt_array(const gw_verdict *verdict)
         json_object_object_add(one, "why", gw_json_string(attempt->why));
         json_object_object_add(one, "change", gw_json_string(attempt->change));
         json_object_object_add(one, "recording", gw_json_string(attempt->recording));
+        json_object_object_add(one, "proof", gw_json_string(attempt->proof));
+        json_object_object_add(one, "resumed", gw_json_string(attempt->resumed));
+        json_object_object_add(one, "seconds", attempt->seconds > 0 ? json_object_new_double(attempt->seconds) : NULL);
+        json_object_object_add(one, "kept_seconds", json_object_new_double(attempt->kept_seconds));
         json_object_array_add(array, one);
     }
     return array;

@@ -320,7 +320,7 @@ static void add_causes(gwi_page *page, const gw_verdict *verdict)
     }
 }
 
-/* ---- the attempts of --restart ---- */
+/* ---- the attempts of --restart and --rescue ---- */
 
 /* Add one line per attempt, the newest first: it explains how the run ended. A single attempt that succeeded is not
  * mentioned. */
@@ -335,12 +335,16 @@ static void add_attempts(gwi_page *page, const gw_verdict *verdict)
         if (attempt->cause != NULL)
             gw_text_addf(&line, "%s, ", attempt->cause);
         gw_text_add_str(&line, attempt->ended == NULL ? "its end is not known" : attempt->ended);
-        if (attempt->change != NULL)
-            gw_text_addf(&line, "; then %s", attempt->change);
-        else if (attempt->again)
-            gw_text_add_str(&line, "; then the same command");
+        if (attempt->seconds > 0)
+            gw_text_addf(&line, " after %.1f s", attempt->seconds);
+        if (attempt->again)
+            gw_text_addf(&line, "; then %s", attempt->change == NULL ? "the same command" : attempt->change);
         else if (attempt->why != NULL)
             gw_text_addf(&line, "; no further attempt: %s", attempt->why);
+        if (attempt->again && attempt->proof != NULL)
+            gw_text_addf(&line, " (%s)", attempt->proof);
+        if (attempt->resumed != NULL)
+            gw_text_addf(&line, ", from %s: %.1f s were kept", attempt->resumed, attempt->kept_seconds);
         gwi_page_add(page, GWI_RUN, "Run", gw_text_str(&line), 2);
         gw_text_free(&line);
     }

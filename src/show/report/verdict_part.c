@@ -130,6 +130,10 @@ static void attempts(gwi_part *at, const gw_verdict *verdict)
         gwi_html(at->page, attempt->headline);
         gw_text_add_str(at->page, attempt->change == NULL ? "" : "; changed for the next attempt: ");
         gwi_html(at->page, attempt->change);
+        gw_text_add_str(at->page, attempt->proof == NULL ? "" : "; ");
+        gwi_html(at->page, attempt->proof);
+        gw_text_add_str(at->page, attempt->resumed == NULL ? "" : "; it goes on from ");
+        gwi_html(at->page, attempt->resumed);
         gw_text_add_str(at->page, "</li>");
     }
     gw_text_add_str(at->page, "</ol></div>\n");
