@@ -36,13 +36,13 @@ static bool is_in_log(const gwi_log_case *c, const char *word, size_t bytes)
            (c->told != NULL && c->told->run_count > 1 && is_in(&c->told->before, true, word, bytes));
 }
 
-/* True if the last frame of a traceback is in an installed package, not in the program. */
+/* True if the last frame of a traceback is in an installed package, not in the program, or if there is no frame. */
 static bool is_raised_in_package(const gw_log *log)
 {
     const gw_log_find *last = NULL;
     for (size_t i = 0; i < log->find_count; i++)
         last = log->find[i].sign == GW_SAYS_FRAME ? &log->find[i] : last;
-    return last != NULL && strstr(last->text, "-packages") != NULL;
+    return last == NULL || strstr(last->text, "-packages") != NULL;
 }
 
 /* Return the message of the last exception, "" if there is none. */

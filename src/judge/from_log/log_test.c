@@ -783,7 +783,7 @@ static const char *log_of_cause(const char *cause)
                 {"illegal-address", "RuntimeError: CUDA error: an illegal memory access was encountered"},
                 {"device-assert", "RuntimeError: CUDA error: device-side assert triggered"},
                 {"host-crash", "Segmentation fault (core dumped)"},
-                {"wrong-current-device", "ValueError: Pointer argument cannot be accessed from Triton (cpu tensor?)"},
+                {"wrong-current-device", "RuntimeError: peer access is not supported between these two devices"},
                 {"peer-died", "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE"},
                 {"fork-after-init", "RuntimeError: Cannot re-initialize CUDA in forked subprocess."},
                 {"library-too-old", "RuntimeError: this attention only supports Ampere GPUs or newer"},
@@ -863,6 +863,21 @@ GW_TEST(advice_needs_all_its_words)
          "The message says what is needed", false},
         {RAISED_IN("/srv/train.py") "RuntimeError: Ninja is required to load it.\n", "The message says what is needed",
          false},
+        {"RuntimeError: foo is required to load it.\n", "The message says what is needed: foo is required", true},
+        {"NCCL version 2.18.1+cuda12.1\nhost:1:1 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n",
+         "If it hangs here, the ranks wait in their first collective", true},
+        {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.78 GiB total "
+         "capacity; "
+         "5.17 GiB already allocated; 8.68 GiB free; 5.25 GiB reserved in total by PyTorch)\n",
+         "Watch nvidia-smi while it runs: far more was free", true},
+        {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.78 GiB total "
+         "capacity; "
+         "15.17 GiB already allocated; 8.68 MiB free; 15.25 GiB reserved in total by PyTorch)\n",
+         "Watch nvidia-smi while it runs: far more was free", false},
+        {"RuntimeError: The detected CUDA version (12.1) mismatches the version that was used to compile PyTorch\n",
+         "nvcc is of CUDA 12.1,", true},
+        {"/a/b.h:12:10: fatal error: curand_kernel.h: No such file or directory\n", "CUDA's header curand_kernel.h is",
+         true},
         {RAISED_IN("/env/lib/python3.11/site-packages/foo/ops.py") "ModuleNotFoundError: No module named 'bar.ext'\n",
          "The installed release of bar lacks this part, so it does not fit foo", true},
         {RAISED_IN("/env/lib/python3.11/site-packages/foo/ops.py") "ModuleNotFoundError: No module named 'bar'\n",
