@@ -788,7 +788,7 @@ static const char *log_of_cause(const char *cause)
                 {"fork-after-init", "RuntimeError: Cannot re-initialize CUDA in forked subprocess."},
                 {"library-too-old", "RuntimeError: this attention only supports Ampere GPUs or newer"},
                 {"library-version", "ImportError: a.so: undefined symbol: cudnnFoo"},
-                {"library-", "ImportError: libcudart.so.11.0: cannot open shared object file"},
+                {"library-", "ImportError: libcutensor.so.2: cannot open shared object file"},
                 {"no-device-visible", "RuntimeError: No CUDA GPUs are available"},
                 {"stub-or-wrong", "CUDA driver is a stub library"},
                 {"host-oom-kill", "Memory cgroup out of memory: Killed process 12 (python)"},
