@@ -416,6 +416,8 @@ static void say_stop(const gwi_log_case *c, const gwi_conclusion *end, gwi_findi
 static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
 {
     uint64_t lines = count_lines(c->log);
+    const gw_log_find *cpu =
+        gwi_log_first(c->log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(c->log, GW_SAYS_CPU_USED) : NULL;
     if (end->it.find != NULL) {
         gwi_headline(finding,
                      "a line looks like a failure that gpuwhy does not recognise, and no later line shows that "
@@ -423,8 +425,6 @@ static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_fi
         gwi_log_say_line(c, finding, end->it.find);
         advise_without_cause(c, "unknown", finding);
     } else if (end->good != NULL) {
-        const gw_log_find *cpu =
-            gwi_log_first(c->log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(c->log, GW_SAYS_CPU_USED) : NULL;
         gwi_headline(finding, "no fault found in %" PRIu64 " line%s%s", lines, GWI_PLURAL(lines),
                      cpu != NULL ? ", but the program computed on the CPU" : "");
         gwi_evidence(finding, GWI_NO_TIME, c->source, "the run reached its end");
@@ -441,7 +441,7 @@ static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_fi
                      "the log (%" PRIu64
                      " line%s) has no fault that gpuwhy recognises and does not show how the run ended",
                      lines, GWI_PLURAL(lines));
-        advise_without_cause(c, "unknown", finding);
+        advise_without_cause(c, cpu != NULL ? "no-device-visible" : "unknown", finding);
     }
     for (size_t i = 0; i < c->count; i++) {
         if (c->statement[i].survived) {

@@ -789,7 +789,7 @@ static const char *log_of_cause(const char *cause)
                 {"library-too-old", "RuntimeError: this attention only supports Ampere GPUs or newer"},
                 {"library-version", "ImportError: a.so: undefined symbol: cudnnFoo"},
                 {"library-", "ImportError: libcutensor.so.2: cannot open shared object file"},
-                {"no-device-visible", "RuntimeError: No CUDA GPUs are available"},
+                {"no-device-visible", "MisconfigurationException: GPUs requested but none are available."},
                 {"stub-or-wrong", "CUDA driver is a stub library"},
                 {"host-oom-kill", "Memory cgroup out of memory: Killed process 12 (python)"},
                 {"killed-by-scheduler-or-user", "slurmstepd: error: JOB 1 CANCELLED AT 10:00 DUE TO TIME LIMIT"},
