@@ -36,13 +36,13 @@ static bool is_in_log(const gwi_log_case *c, const char *word, size_t bytes)
            (c->told != NULL && c->told->run_count > 1 && is_in(&c->told->before, true, word, bytes));
 }
 
-/* True if the last frame of a traceback is in an installed package, not in the program. */
+/* True if the last frame of a traceback is in an installed package, not in the program, or if there is no frame. */
 static bool is_raised_in_package(const gw_log *log)
 {
     const gw_log_find *last = NULL;
     for (size_t i = 0; i < log->find_count; i++)
         last = log->find[i].sign == GW_SAYS_FRAME ? &log->find[i] : last;
-    return last != NULL && strstr(last->text, "-packages") != NULL;
+    return last == NULL || strstr(last->text, "-packages") != NULL;
 }
 
 /* Return the message of the last exception, "" if there is none. */
@@ -85,6 +85,16 @@ static bool is_part_missing(const gw_log *log)
     return name != NULL && name[strcspn(name, ".'")] == '.';
 }
 
+/* True if far more memory was free on the card than was refused (log_memory.c). */
+static bool is_much_free(const gwi_log_case *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        if (strstr(c->statement[i].why, "does not explain it") != NULL)
+            return true;
+    }
+    return false;
+}
+
 /* True if one text of the group, which are separated by |, is in the log, or describes the card. */
 static bool has_one_of(const gwi_log_case *c, const char *group, const char *end)
 {
@@ -98,6 +108,7 @@ static bool has_one_of(const gwi_log_case *c, const char *group, const char *end
                      : gw_begins(group, "@in-package") ? is_raised_in_package(c->log)
                      : gw_begins(group, "@asks")       ? asks_for_something(c->log)
                      : gw_begins(group, "@part")       ? is_part_missing(c->log)
+                     : gw_begins(group, "@much-free")  ? is_much_free(c)
                                                        : is_in_log(c, group, bytes);
         if (holds)
             return true;
@@ -145,6 +156,17 @@ static void find_package(const gw_log *log, char out[PACKAGE_MAX])
     }
 }
 
+/* Write the last text of the signs' named group `group` to `out`. */
+static void find_group(const gw_log *log, const char *group, char *out, size_t bytes)
+{
+    const char *text = "that the message names";
+    for (size_t i = 0; i < log->find_count; i++) {
+        const char *here = gw_log_text(&log->find[i], group);
+        text = here != NULL ? here : text;
+    }
+    snprintf(out, bytes, "%s", text);
+}
+
 /* Write what stands for a mark of an advice to `out`. Returns the mark's length, 0 if `text` begins with none. */
 static size_t read_mark(const gw_log *log, const char *text, char *out, size_t bytes)
 {
@@ -165,6 +187,12 @@ static size_t read_mark(const gw_log *log, const char *text, char *out, size_t b
         const char *missing = missing_module(log);
         snprintf(out, bytes, "%.*s", missing != NULL ? (int)strcspn(missing, ".'") : 0, missing != NULL ? missing : "");
         return sizeof module - 1;
+    }
+    if (gw_begins(text, "{=")) {
+        size_t length = strcspn(text, "}");
+        snprintf(name, sizeof name, "%.*s", (int)(length - 2), text + 2);
+        find_group(log, name, out, bytes);
+        return length + 1;
     }
     return 0;
 }

@@ -344,6 +344,15 @@ static void say_fault(const gwi_log_case *c, const gwi_statement *root, gwi_find
     say_beside(c, finding, root);
 }
 
+/* Add the advice for an end that no known cause explains. Returns false if there is none. */
+static bool advise_without_cause(const gwi_log_case *c, const char *cause, gwi_finding *finding)
+{
+    bool replaces;
+    size_t before = finding->next.count;
+    finding->failed = !gwi_log_add_advice(c, cause, &replaces, &finding->next) || finding->failed;
+    return finding->next.count > before;
+}
+
 static void say_exception(const gwi_log_case *c, const gwi_statement *end, gwi_finding *finding)
 {
     const char *type = gw_log_text(end->find, "type"), *what = c->recorded == NULL ? "log" : "output";
@@ -355,7 +364,7 @@ static void say_exception(const gwi_log_case *c, const gwi_statement *end, gwi_f
     else
         gwi_headline(finding, "the %s ends with %s about the GPU, which this version of gpuwhy does not recognise%s",
                      what, type, end->cause_count > 0 ? "; its words suggest this cause" : "");
-    if (!own && end->cause_count == 0)
+    if (!own && end->cause_count == 0 && !advise_without_cause(c, "unknown", finding))
         gwi_next(finding,
                  "Do what the message asks for, if it asks for something; if not, look for its text in the issues "
                  "of the library that raised it");
@@ -407,20 +416,22 @@ static void say_stop(const gwi_log_case *c, const gwi_conclusion *end, gwi_findi
 static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
 {
     uint64_t lines = count_lines(c->log);
+    const gw_log_find *cpu =
+        gwi_log_first(c->log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(c->log, GW_SAYS_CPU_USED) : NULL;
     if (end->it.find != NULL) {
         gwi_headline(finding,
                      "a line looks like a failure that gpuwhy does not recognise, and no later line shows that "
                      "the program recovered");
         gwi_log_say_line(c, finding, end->it.find);
+        advise_without_cause(c, "unknown", finding);
     } else if (end->good != NULL) {
-        const gw_log_find *cpu =
-            gwi_log_first(c->log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(c->log, GW_SAYS_CPU_USED) : NULL;
         gwi_headline(finding, "no fault found in %" PRIu64 " line%s%s", lines, GWI_PLURAL(lines),
                      cpu != NULL ? ", but the program computed on the CPU" : "");
         gwi_evidence(finding, GWI_NO_TIME, c->source, "the run reached its end");
         gwi_log_say_line(c, finding, end->good);
         if (cpu != NULL) {
             gwi_log_say_line(c, finding, cpu);
+            advise_without_cause(c, "no-device-visible", finding);
             gwi_next(finding, "If it should use the card: gpuwhy doctor shows what keeps the card from being used");
         }
     } else if (end->open != NULL || end->serving != NULL) {
@@ -430,6 +441,7 @@ static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_fi
                      "the log (%" PRIu64
                      " line%s) has no fault that gpuwhy recognises and does not show how the run ended",
                      lines, GWI_PLURAL(lines));
+        advise_without_cause(c, cpu != NULL ? "no-device-visible" : "unknown", finding);
     }
     for (size_t i = 0; i < c->count; i++) {
         if (c->statement[i].survived) {
