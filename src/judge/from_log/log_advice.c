@@ -16,6 +16,8 @@ static const struct {
 #include "log_advice.def"
 #undef GWI_ADVICE
 };
+/* The cause in the rows for texts without a known fault */
+static const char in_silence[] = "in-silence";
 enum { ROW_COUNT = sizeof rows / sizeof rows[0], PACKAGE_MAX = 48 };
 
 static bool is_in(const gw_log *log, bool only_surroundings, const char *word, size_t bytes)
@@ -43,6 +45,13 @@ static bool is_raised_in_package(const gw_log *log)
     for (size_t i = 0; i < log->find_count; i++)
         last = log->find[i].sign == GW_SAYS_FRAME ? &log->find[i] : last;
     return last != NULL && strstr(last->text, "-packages") != NULL;
+}
+
+/* True if the last line that matches a sign has the text. */
+static bool is_in_last(const gw_log *log, const char *text, const char *end)
+{
+    const gw_log_find *last = log->find_count > 0 ? &log->find[log->find_count - 1] : NULL;
+    return last != NULL && memmem(last->text, strlen(last->text), text, (size_t)(end - text)) != NULL;
 }
 
 /* Return the message of the last exception, "" if there is none. */
@@ -98,6 +107,7 @@ static bool has_one_of(const gwi_log_case *c, const char *group, const char *end
                      : gw_begins(group, "@in-package") ? is_raised_in_package(c->log)
                      : gw_begins(group, "@asks")       ? asks_for_something(c->log)
                      : gw_begins(group, "@part")       ? is_part_missing(c->log)
+                     : gw_begins(group, "@end ")       ? is_in_last(c->log, group + strlen("@end "), group + bytes)
                                                        : is_in_log(c, group, bytes);
         if (holds)
             return true;
@@ -269,23 +279,43 @@ static bool add_for_toolkit(const gwi_log_case *c, gw_string_list *next)
                              "nvcc of a toolkit after CUDA %s no longer knows compute_%lld: remove it from the list of "
                              "architectures (TORCH_CUDA_ARCH_LIST, CMAKE_CUDA_ARCHITECTURES, -gencode)",
                              gw_version_text(last, row->cuda_last), (long long)number);
-    return gwi_list_addf(next,
-                         "Build with a newer CUDA toolkit%s%s, or only for architectures that this nvcc knows (nvcc "
-                         "--list-gpu-arch; TORCH_CUDA_ARCH_LIST, CMAKE_CUDA_ARCHITECTURES)",
-                         row != NULL ? ", at least " : "", row != NULL ? gw_version_text(first, row->cuda_first) : "");
+    return gwi_list_addf(
+        next,
+        "Build with a newer CUDA toolkit%s%s (nvcc in PATH, CUDACXX or CUDA_HOME must be its own), or only "
+        "for architectures that this nvcc knows (nvcc --list-gpu-arch; %s)",
+        row != NULL ? ", at least " : "", row != NULL ? gw_version_text(first, row->cuda_first) : "",
+        is_in_log(c, "ggml", strlen("ggml")) || is_in_log(c, "CMake", strlen("CMake"))
+            ? "CMAKE_CUDA_ARCHITECTURES"
+            : "TORCH_CUDA_ARCH_LIST, CMAKE_CUDA_ARCHITECTURES");
 }
 
-bool gwi_log_add_advice(const gwi_log_case *c, const char *cause, bool *ret_replaces, gw_string_list *next)
+/* Add the advice of the rows for the cause, until one replaces all others. Rows for all causes need one. */
+static bool add_rows(const gwi_log_case *c, const char *cause, bool *ret_replaces, gw_string_list *next)
 {
-    bool good = add_own_solution(c, cause, next) && (!is_about_the_driver(cause) || add_for_driver(c, next));
-    *ret_replaces = gwi_log_first(c->log, GW_SAYS_TOOLKIT_ARCH) != NULL && gw_begins(cause, "library-too-old");
-    if (*ret_replaces)
-        return good && add_for_toolkit(c, next);
+    bool good = true;
     for (size_t i = 0; i < ROW_COUNT && good && !*ret_replaces; i++) {
-        if (!gw_begins(cause, rows[i].cause) || !applies(c, rows[i].words))
+        bool fits = gw_begins(cause, rows[i].cause) && (cause != in_silence || rows[i].cause[0] != '\0');
+        if (!fits || !applies(c, rows[i].words))
             continue;
         good = add_lines(c->log, rows[i].advice, next);
         *ret_replaces = rows[i].replaces;
     }
     return good;
+}
+
+bool gwi_log_add_advice(const gwi_log_case *c, const char *cause, bool *ret_replaces, gw_string_list *next)
+{
+    int64_t arch;
+    const gw_log_find *find = gwi_log_first(c->log, GW_SAYS_TOOLKIT_ARCH);
+    bool good = add_own_solution(c, cause, next) && (!is_about_the_driver(cause) || add_for_driver(c, next));
+    *ret_replaces = find != NULL && gw_log_number(find, "arch", &arch) && gw_begins(cause, "library-too-old");
+    if (*ret_replaces)
+        return good && add_for_toolkit(c, next);
+    return good && add_rows(c, cause, ret_replaces, next);
+}
+
+bool gwi_log_add_silent_advice(const gwi_log_case *c, gw_string_list *next)
+{
+    bool replaces = false;
+    return add_rows(c, in_silence, &replaces, next);
 }

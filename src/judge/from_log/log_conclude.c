@@ -403,26 +403,39 @@ static void say_stop(const gwi_log_case *c, const gwi_conclusion *end, gwi_findi
     }
 }
 
+/* Return the line that shows that the program computed on the CPU, NULL if none does or a card is named. */
+static const gw_log_find *find_cpu_used(const gw_log *log)
+{
+    return gwi_log_first(log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(log, GW_SAYS_CPU_USED) : NULL;
+}
+
+static void say_cpu_used(const gwi_log_case *c, gwi_finding *finding)
+{
+    const gw_log_find *cpu = find_cpu_used(c->log);
+    if (cpu == NULL)
+        return;
+    gwi_log_say_line(c, finding, cpu);
+    gwi_next(finding, "If it should use the card: gpuwhy doctor shows what keeps the card from being used");
+}
+
 /* Report how the program ended, if no known fault ended it. */
 static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
 {
     uint64_t lines = count_lines(c->log);
+    if (end->good == NULL && !gwi_log_add_silent_advice(c, &finding->next))
+        finding->failed = true;
     if (end->it.find != NULL) {
         gwi_headline(finding,
                      "a line looks like a failure that gpuwhy does not recognise, and no later line shows that "
                      "the program recovered");
         gwi_log_say_line(c, finding, end->it.find);
     } else if (end->good != NULL) {
-        const gw_log_find *cpu =
-            gwi_log_first(c->log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(c->log, GW_SAYS_CPU_USED) : NULL;
+        const gw_log_find *cpu = find_cpu_used(c->log);
         gwi_headline(finding, "no fault found in %" PRIu64 " line%s%s", lines, GWI_PLURAL(lines),
                      cpu != NULL ? ", but the program computed on the CPU" : "");
         gwi_evidence(finding, GWI_NO_TIME, c->source, "the run reached its end");
         gwi_log_say_line(c, finding, end->good);
-        if (cpu != NULL) {
-            gwi_log_say_line(c, finding, cpu);
-            gwi_next(finding, "If it should use the card: gpuwhy doctor shows what keeps the card from being used");
-        }
+        say_cpu_used(c, finding);
     } else if (end->open != NULL || end->serving != NULL) {
         say_stop(c, end, finding);
     } else {
@@ -430,6 +443,7 @@ static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_fi
                      "the log (%" PRIu64
                      " line%s) has no fault that gpuwhy recognises and does not show how the run ended",
                      lines, GWI_PLURAL(lines));
+        say_cpu_used(c, finding);
     }
     for (size_t i = 0; i < c->count; i++) {
         if (c->statement[i].survived) {
