@@ -155,15 +155,33 @@ static void find_package(const gw_log *log, char out[PACKAGE_MAX])
     }
 }
 
+/* Write the package whose compiled part lacks a symbol to `out`: "/site-packages/NAME/x.so: undefined symbol". */
+static void find_extension(const gw_log *log, char out[PACKAGE_MAX])
+{
+    static const char packages[] = "-packages/";
+    snprintf(out, PACKAGE_MAX, "The extension");
+    for (size_t i = 0; i < log->find_count; i++) {
+        const char *at = strstr(log->find[i].text, packages), *symbol = strstr(log->find[i].text, "undefined symbol");
+        if (at != NULL && symbol > at)
+            snprintf(out, PACKAGE_MAX, "%.*s", (int)strcspn(at + sizeof packages - 1, "/.-"), at + sizeof packages - 1);
+    }
+}
+
 /* Write what stands for a mark of an advice to `out`. Returns the mark's length, 0 if `text` begins with none. */
 static size_t read_mark(const gw_log *log, const char *text, char *out, size_t bytes)
 {
-    static const char package[] = "{package}", message[] = "{message}", module[] = "{module}";
+    static const char package[] = "{package}", message[] = "{message}", module[] = "{module}",
+                      extension[] = "{extension}";
     char name[PACKAGE_MAX];
     if (gw_begins(text, package)) {
         find_package(log, name);
         snprintf(out, bytes, "%s", name);
         return sizeof package - 1;
+    }
+    if (gw_begins(text, extension)) {
+        find_extension(log, name);
+        snprintf(out, bytes, "%s", name);
+        return sizeof extension - 1;
     }
     if (gw_begins(text, message)) {
         const char *said = last_message(log);
