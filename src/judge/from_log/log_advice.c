@@ -5,6 +5,7 @@
 #include "gw_text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -18,7 +19,7 @@ static const struct {
 };
 /* The cause in the rows for texts without a known fault */
 static const char in_silence[] = "in-silence";
-enum { ROW_COUNT = sizeof rows / sizeof rows[0], PACKAGE_MAX = 48 };
+enum { ROW_COUNT = sizeof rows / sizeof rows[0], PACKAGE_MAX = 48, MARK_MAX = 240 };
 
 static bool is_in(const gw_log *log, bool only_surroundings, const char *word, size_t bytes)
 {
@@ -52,6 +53,19 @@ static bool is_in_last(const gw_log *log, const char *text, const char *end)
 {
     const gw_log_find *last = log->find_count > 0 ? &log->find[log->find_count - 1] : NULL;
     return last != NULL && memmem(last->text, strlen(last->text), text, (size_t)(end - text)) != NULL;
+}
+
+/* True if a package other than PyTorch raised the exception: frames of PyTorch, which it called, do not count. */
+static bool is_raised_in_library(const gw_log *log)
+{
+    bool is_library = false;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const char *at = log->find[i].sign == GW_SAYS_FRAME ? strstr(log->find[i].text, "-packages") : NULL;
+        if (log->find[i].sign == GW_SAYS_FRAME &&
+            (at == NULL || strncmp(at + strlen("-packages") + 1, "torch", 5) != 0))
+            is_library = at != NULL;
+    }
+    return is_library;
 }
 
 /* Return the message of the last exception, "" if there is none. */
@@ -105,6 +119,7 @@ static bool has_one_of(const gwi_log_case *c, const char *group, const char *end
         bool holds = gw_begins(group, "@older-card")   ? card != 0 && card < turing
                      : gw_begins(group, "@newer-card") ? card >= blackwell
                      : gw_begins(group, "@in-package") ? is_raised_in_package(c->log)
+                     : gw_begins(group, "@library")    ? is_raised_in_library(c->log)
                      : gw_begins(group, "@asks")       ? asks_for_something(c->log)
                      : gw_begins(group, "@part")       ? is_part_missing(c->log)
                      : gw_begins(group, "@end ")       ? is_in_last(c->log, group + strlen("@end "), group + bytes)
@@ -132,7 +147,7 @@ static bool applies(const gwi_log_case *c, const char *words)
 
 /* Write the Python package in whose code the innermost frame of the log is to `out`: the last one of a traceback, the
  * first one below "Fatal Python error". Frames of PyTorch and of programs that only call others do not count. */
-static void find_package(const gw_log *log, char out[PACKAGE_MAX])
+static void find_package(const gw_log *log, char out[MARK_MAX])
 {
     static const char *const callers[] = {"torch", "accelerate", "ray", "gradio", "uvicorn", "starlette", "tqdm"};
     char name[PACKAGE_MAX];
@@ -156,7 +171,7 @@ static void find_package(const gw_log *log, char out[PACKAGE_MAX])
 }
 
 /* Write the package whose compiled part lacks a symbol to `out`: "/site-packages/NAME/x.so: undefined symbol". */
-static void find_extension(const gw_log *log, char out[PACKAGE_MAX])
+static void find_extension(const gw_log *log, char out[MARK_MAX])
 {
     static const char packages[] = "-packages/";
     snprintf(out, PACKAGE_MAX, "The extension");
@@ -167,32 +182,66 @@ static void find_extension(const gw_log *log, char out[PACKAGE_MAX])
     }
 }
 
-/* Write what stands for a mark of an advice to `out`. Returns the mark's length, 0 if `text` begins with none. */
-static size_t read_mark(const gw_log *log, const char *text, char *out, size_t bytes)
+/* Write the wheel that brings the missing library of CUDA to `out`: "nvidia-cublas-cu12" for libcublas.so.12. */
+static void find_wheel(const gw_log *log, char out[MARK_MAX])
 {
-    static const char package[] = "{package}", message[] = "{message}", module[] = "{module}",
-                      extension[] = "{extension}";
-    char name[PACKAGE_MAX];
-    if (gw_begins(text, package)) {
-        find_package(log, name);
-        snprintf(out, bytes, "%s", name);
-        return sizeof package - 1;
+    /* from this major version of the library on; the last row that fits counts */
+    static const struct {
+        const char *library, *wheel;
+        long version;
+        int cuda;
+    } wheels[] = {
+        {"cudart", "cuda-runtime", 11, 11}, {"cudart", "cuda-runtime", 12, 12},  {"cudart", "cuda-runtime", 13, 13},
+        {"cublas", "cublas", 11, 11},       {"cublas", "cublas", 12, 12},        {"cublas", "cublas", 13, 13},
+        {"cufft", "cufft", 10, 11},         {"cufft", "cufft", 11, 12},          {"cufft", "cufft", 12, 13},
+        {"curand", "curand", 10, 12},       {"cusparseLt", "cusparselt", 0, 12}, {"cusparse", "cusparse", 11, 11},
+        {"cusparse", "cusparse", 12, 12},   {"cusolver", "cusolver", 11, 12},    {"nvrtc", "cuda-nvrtc", 11, 11},
+        {"nvrtc", "cuda-nvrtc", 12, 12},    {"nvrtc", "cuda-nvrtc", 13, 13},     {"nvJitLink", "nvjitlink", 12, 12},
+        {"cupti", "cuda-cupti", 11, 11},    {"cupti", "cuda-cupti", 12, 12},     {"nccl", "nccl", 2, 12}};
+    enum { DLL_MIN = 100, TEN = 10 }; /* cudart64_110.dll is of CUDA 11.0 */
+    snprintf(out, PACKAGE_MAX, "nvidia-cuda-runtime-cu12 nvidia-cublas-cu12");
+    for (size_t i = 0; i < log->find_count; i++) {
+        const char *line = log->find[i].sign == GW_SAYS_LIBRARY_ABSENT || log->find[i].sign == GW_SAYS_LIBRARY_MISSING
+                               ? log->find[i].text
+                               : "";
+        for (size_t k = 0; k < sizeof wheels / sizeof wheels[0]; k++) {
+            const char *at = strstr(line, wheels[k].library), *so = at != NULL ? strpbrk(at, "._") : NULL;
+            long version = so != NULL ? strtol(so + strcspn(so, "0123456789: "), NULL, 10) : 0;
+            if (so != NULL && (version >= DLL_MIN ? version / TEN : version) >= wheels[k].version)
+                snprintf(out, PACKAGE_MAX, "nvidia-%s-cu%d", wheels[k].wheel, wheels[k].cuda);
+        }
     }
-    if (gw_begins(text, extension)) {
-        find_extension(log, name);
-        snprintf(out, bytes, "%s", name);
-        return sizeof extension - 1;
-    }
-    if (gw_begins(text, message)) {
-        const char *said = last_message(log);
-        size_t length = strlen(said);
-        snprintf(out, bytes, "%.*s", (int)(length - (length > 0 && said[length - 1] == '.')), said);
-        return sizeof message - 1;
-    }
-    if (gw_begins(text, module)) {
-        const char *missing = missing_module(log);
-        snprintf(out, bytes, "%.*s", missing != NULL ? (int)strcspn(missing, ".'") : 0, missing != NULL ? missing : "");
-        return sizeof module - 1;
+}
+
+static void find_message(const gw_log *log, char out[MARK_MAX])
+{
+    const char *said = last_message(log);
+    size_t length = strlen(said);
+    snprintf(out, MARK_MAX, "%.*s", (int)(length - (length > 0 && said[length - 1] == '.')), said);
+}
+
+static void find_module(const gw_log *log, char out[MARK_MAX])
+{
+    const char *missing = missing_module(log);
+    snprintf(out, MARK_MAX, "%.*s", missing != NULL ? (int)strcspn(missing, ".'") : 0, missing != NULL ? missing : "");
+}
+
+/* Write what stands for a mark of an advice to `out`. Returns the mark's length, 0 if `text` begins with none. */
+static size_t read_mark(const gw_log *log, const char *text, char out[MARK_MAX])
+{
+    static const struct {
+        const char *mark;
+        void (*find)(const gw_log *, char[MARK_MAX]);
+    } marks[] = {{"{package}", find_package},
+                 {"{extension}", find_extension},
+                 {"{wheel}", find_wheel},
+                 {"{message}", find_message},
+                 {"{module}", find_module}};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        if (gw_begins(text, marks[i].mark)) {
+            marks[i].find(log, out);
+            return strlen(marks[i].mark);
+        }
     }
     return 0;
 }
@@ -200,13 +249,13 @@ static size_t read_mark(const gw_log *log, const char *text, char *out, size_t b
 /* Add the lines of an advice, with the names of this log for its marks. */
 static bool add_lines(const gw_log *log, const char *advice, gw_string_list *next)
 {
-    enum { ADVICE_MAX = 600, MARK_MAX = 240 };
+    enum { ADVICE_MAX = 600 };
     bool good = true;
     while (*advice != '\0' && good) {
         char line[ADVICE_MAX], text[MARK_MAX];
         size_t length = 0;
         while (*advice != '\0' && *advice != '\n' && length < sizeof line - MARK_MAX) {
-            size_t mark = read_mark(log, advice, text, sizeof text);
+            size_t mark = read_mark(log, advice, text);
             length += (size_t)snprintf(line + length, sizeof line - length, "%.*s", mark != 0 ? MARK_MAX : 1,
                                        mark != 0 ? text : advice);
             advice += mark != 0 ? mark : 1;
