@@ -90,6 +90,9 @@ void gwi_log_look_around(gwi_log_case *c);
  * *ret_replaces: the advice replaces the catalogue's fixes, which are for training programs. Returns false if there is
  * no memory. */
 bool gwi_log_add_advice(const gwi_log_case *c, const char *cause, bool *ret_replaces, gw_string_list *next);
+
+/* Add advice on a text in which no fault was found. Returns false if there is no memory. */
+bool gwi_log_add_silent_advice(const gwi_log_case *c, gw_string_list *next);
 /* Add to `next` the cause's fixes that suit the framework, its version and the card. `place` is the user's frame as
  * text, "" if unknown. Returns false if there is no memory. */
 bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char *place, gw_string_list *next);

@@ -412,12 +412,30 @@ static void say_stop(const gwi_log_case *c, const gwi_conclusion *end, gwi_findi
     }
 }
 
+/* Return the line that shows that the program computed on the CPU, NULL if none does or a card is named. */
+static const gw_log_find *find_cpu_used(const gw_log *log)
+{
+    return gwi_log_first(log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(log, GW_SAYS_CPU_USED) : NULL;
+}
+
+/* Returns false if the log does not show that the program computed on the CPU. */
+static bool say_cpu_used(const gwi_log_case *c, gwi_finding *finding)
+{
+    const gw_log_find *cpu = find_cpu_used(c->log);
+    if (cpu == NULL)
+        return false;
+    gwi_log_say_line(c, finding, cpu);
+    advise_without_cause(c, "no-device-visible", finding);
+    gwi_next(finding, "If it should use the card: gpuwhy doctor shows what keeps the card from being used");
+    return true;
+}
+
 /* Report how the program ended, if no known fault ended it. */
 static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
 {
     uint64_t lines = count_lines(c->log);
-    const gw_log_find *cpu =
-        gwi_log_first(c->log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(c->log, GW_SAYS_CPU_USED) : NULL;
+    if (end->good == NULL && !gwi_log_add_silent_advice(c, &finding->next))
+        finding->failed = true;
     if (end->it.find != NULL) {
         gwi_headline(finding,
                      "a line looks like a failure that gpuwhy does not recognise, and no later line shows that "
@@ -425,15 +443,12 @@ static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_fi
         gwi_log_say_line(c, finding, end->it.find);
         advise_without_cause(c, "unknown", finding);
     } else if (end->good != NULL) {
+        const gw_log_find *cpu = find_cpu_used(c->log);
         gwi_headline(finding, "no fault found in %" PRIu64 " line%s%s", lines, GWI_PLURAL(lines),
                      cpu != NULL ? ", but the program computed on the CPU" : "");
         gwi_evidence(finding, GWI_NO_TIME, c->source, "the run reached its end");
         gwi_log_say_line(c, finding, end->good);
-        if (cpu != NULL) {
-            gwi_log_say_line(c, finding, cpu);
-            advise_without_cause(c, "no-device-visible", finding);
-            gwi_next(finding, "If it should use the card: gpuwhy doctor shows what keeps the card from being used");
-        }
+        say_cpu_used(c, finding);
     } else if (end->open != NULL || end->serving != NULL) {
         say_stop(c, end, finding);
     } else {
@@ -441,7 +456,8 @@ static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_fi
                      "the log (%" PRIu64
                      " line%s) has no fault that gpuwhy recognises and does not show how the run ended",
                      lines, GWI_PLURAL(lines));
-        advise_without_cause(c, cpu != NULL ? "no-device-visible" : "unknown", finding);
+        if (!say_cpu_used(c, finding))
+            advise_without_cause(c, "unknown", finding);
     }
     for (size_t i = 0; i < c->count; i++) {
         if (c->statement[i].survived) {
