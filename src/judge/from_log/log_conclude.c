@@ -334,7 +334,7 @@ static bool find_place(const gwi_log_case *c, const gwi_conclusion *end, gw_wher
 static bool is_of_build(gw_sign sign)
 {
     return sign == GW_SAYS_SOURCE_NOT_COMPILED || sign == GW_SAYS_SOURCE_OF_OTHER_VERSION ||
-           sign == GW_SAYS_HEADER_MISSING;
+           sign == GW_SAYS_BUILD_LACKS;
 }
 
 static void say_fault(const gwi_log_case *c, const gwi_statement *root, gwi_finding *finding)
