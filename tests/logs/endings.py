@@ -34,6 +34,10 @@ R.join(f"Epoch 12/12:  {p}%|{'█' * (p // 10):10}| {p * 20}/2000 [0{p // 12}:11
 "Epoch 0: 100%|██████████| 938/938 [00:31<00:00, 29.71it/s, v_num=3, train_loss=0.311]\n"
 + R.join(f"Epoch 1:  {p}%|███       | {p * 938 // 100}/938 [00:{p // 3}<00:{(100 - p) // 3}, 29.80it/s, v_num=3, train_loss=0.2{p}]" for p in (30, 31, 32)),
 "Epoch 9: 100%|██████████| 938/938 [00:31<00:00, 29.70it/s, v_num=3, train_loss=0.102]\n`Trainer.fit` stopped: `max_epochs=10` reached.\n"),
+"lightning, between two epochs": (
+"GPU available: True (cuda), used: True\n"
++ "".join(f"Epoch {n}: 100%|██████████| 938/938 [00:31<00:00, 29.71it/s, v_num=3]\n" for n in (0, 1, 2)),
+"Epoch 9: 100%|██████████| 938/938 [00:31<00:00, 29.70it/s, v_num=3]\n`Trainer.fit` stopped: `max_epochs=10` reached.\n"),
 "mmengine": (
 "03/02 14:21:07 - mmengine - INFO - Checkpoints will be saved to /work_dirs/faster-rcnn.\n"
 "03/02 14:21:40 - mmengine - INFO - Epoch(train)  [1][  50/7330]  lr: 1.9820e-03  eta: 13:52:10  time: 0.5681  data_time: 0.0102  memory: 3871  loss: 1.8842  loss_cls: 0.9121\n"

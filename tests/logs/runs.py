@@ -55,6 +55,15 @@ SEPARATORS = {
 }
 
 
+# One run each: tqdm draws its bars once more after an exception, and other ranks print theirs.
+OOM = RUNS["memory"][2]
+BARS = " 0%|          | 0/10 [00:00<?, ?it/s]\ntrain:   0%|          | 0/500 [00:00<?, ?it/s]\ntrain:  25%|██▌       | 125/500 [00:10<00:31, 11.9it/s]\n"
+ONE_RUN = {
+    "bars drawn again": BARS + OOM + "train:  25%|██▌       | 125/500 [00:10<00:31, 11.9it/s]\n  0%|          | 0/10 [00:10<?, ?it/s]\n",
+    "bars of two ranks drawn again": BARS + OOM + "  0%|          | 0/10 [00:10<?, ?it/s]\n" + OOM + "  0%|          | 0/10 [00:10<?, ?it/s]\n",
+}
+
+
 def verdict(path):
     done = subprocess.run([GPUWHY, "explain", "--json", path], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if not done.stdout:
@@ -80,6 +89,12 @@ def main():
                     if cause != wanted or (must_mention and not mentioned):
                         print(f"wrong: {first}, then {second} ({separator}): {wanted}, taken for {cause}{'' if mentioned else ', the first run is not mentioned'}")
                         wrong += 1
+        for name, text in ONE_RUN.items():
+            path.write_text(text)
+            got = verdict(path)
+            if got["cause"] != "gpu-oom-capacity" or any("holds" in text for text in got["advice"]):
+                print(f"wrong: {name}: taken for {got['cause'] or got['status']}: {got['advice']}")
+                wrong += 1
     print(f"{pairs} texts of two runs, {wrong} wrong")
     return 1 if wrong else 0
 

@@ -330,11 +330,20 @@ static bool find_place(const gwi_log_case *c, const gwi_conclusion *end, gw_wher
 
 /* ---- the verdict ---- */
 
+/* True for signs of a build that failed. */
+static bool is_of_build(gw_sign sign)
+{
+    return sign == GW_SAYS_SOURCE_NOT_COMPILED || sign == GW_SAYS_SOURCE_OF_OTHER_VERSION ||
+           sign == GW_SAYS_BUILD_LACKS;
+}
+
 static void say_fault(const gwi_log_case *c, const gwi_statement *root, gwi_finding *finding)
 {
     const char *summary = gwi_cause_of(root->cause[0])->summary;
     if (root->find->sign == GW_SAYS_INTERRUPTED)
         gwi_headline(finding, "the program was interrupted (Ctrl-C, a notebook's stop button, or SIGINT)");
+    else if (is_of_build(root->find->sign))
+        gwi_headline(finding, "a build failed: the compiler or the linker rejected the source");
     else if (root->why[0] != '\0')
         gwi_headline(finding, "%s", root->why);
     else

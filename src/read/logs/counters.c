@@ -26,9 +26,9 @@ static bool is_counter_name(const char *word, size_t bytes)
     return false;
 }
 
-/* Return the length of the counter's name in front of this number, as in "step: [12" or "step=12". Returns 0 if there
- * is no such name. */
-static size_t name_before(const char *line, const char *number)
+/* Return the length of the counter's name in front of this number, as in "step: [12" or "step=12", and where it begins.
+ * Returns 0 if there is no such name. */
+static size_t name_before(const char *line, const char *number, const char **ret_begin)
 {
     const char *end = number;
     while (end > line && strchr(" \t:=[#('\"|", end[-1]) != NULL)
@@ -37,6 +37,7 @@ static size_t name_before(const char *line, const char *number)
     while (begin > line && (isalpha((unsigned char)begin[-1]) || begin[-1] == '_'))
         begin--;
     size_t bytes = (size_t)(end - begin);
+    *ret_begin = begin;
     return is_counter_name(begin, bytes) ? bytes : 0;
 }
 
@@ -94,13 +95,14 @@ gwi_counters gwi_counters_read(const char *line)
         }
         uint64_t value = strtoull(at, &end, 10), total = 0;
         const char *behind = total_after(end, &total);
-        size_t name = name_before(line, at);
+        const char *name = at;
+        size_t name_bytes = name_before(line, at, &name);
         bool whole = *end != '.' || !isdigit((unsigned char)end[1]);
         bool alone = stands_alone(line, at);
         bool is_round = at == line + 1 && line[0] == '[' && end[0] == ']'; /* XGBoost: "[12] train-rmse:0.5" */
-        if (alone && whole && (name > 0 || is_round || (behind != NULL && value <= total))) {
-            add_counter(&c, value, at - name, name, behind != NULL ? total : 0);
-            c.has_name = c.has_name || name > 0 || is_round;
+        if (alone && whole && (name_bytes > 0 || is_round || (behind != NULL && value <= total))) {
+            add_counter(&c, value, name, name_bytes, behind != NULL ? total : 0);
+            c.has_name = c.has_name || name_bytes > 0 || is_round;
         } else if (alone && (!whole || *end == 's' || strncmp(end, "ms", 2) == 0))
             c.has_measure = true;
         at = behind != NULL ? behind : end + strspn(end, ".0123456789");

@@ -64,9 +64,13 @@ static state state_at(const gw_log *log, const gw_log_find *find, const gwi_coun
         if (!whole)
             return STATE_LEFT;
     }
-    if (left >= 0)
-        return left == 1 ? STATE_LEFT : STATE_COMPLETE;
-    return last < c->count ? STATE_COMPLETE : STATE_UNKNOWN;
+    if (left == 1)
+        return STATE_LEFT;
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->is_epoch[i] && c->total[i] == 0)
+            return STATE_UNKNOWN; /* one epoch is complete, and nothing says how many there are */
+    }
+    return left == 0 || last < c->count ? STATE_COMPLETE : STATE_UNKNOWN;
 }
 
 /* True if the line reports work: it counts epochs or steps, draws a bar, or its counters differ from those of an

@@ -6,6 +6,8 @@
  * The signs of a failure are needed for all but the first: ranks print the same lines, and folds count again. */
 #include "gwi_logs.h"
 
+#include "gw_text.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,13 +61,33 @@ static bool is_much_later(const gw_log_find *first, const gw_log_find *second)
     return gap_s >= GAP_S && gap_s < DAY_S / 2;
 }
 
-/* True if a counter of this line begins again at 0 or 1. */
-static bool counts_again(const gw_log_find *before, const gw_log_find *find)
+/* True if a later line of the file has the same counters with a larger value. */
+static bool goes_on(const gw_log *log, size_t from)
 {
+    gwi_counters now = gwi_counters_read(log->find[from].text);
+    for (size_t i = from + 1; i < log->find_count; i++) {
+        if (log->find[i].file != log->find[from].file || log->find[i].sign != GW_SAYS_PROGRESS)
+            continue;
+        gwi_counters later = gwi_counters_read(log->find[i].text);
+        for (size_t k = 0; later.shape == now.shape && k < now.count; k++) {
+            if (later.value[k] > now.value[k])
+                return true;
+        }
+    }
+    return false;
+}
+
+/* True if a counter of this line begins again at 0 or 1. A bar must also go on: tqdm draws the bars of all loops once
+ * more after an exception. */
+static bool counts_again(const gw_log *log, const gw_log_find *before, size_t index)
+{
+    static const char *const bars[] = {"%|", "it/s", "s/it"};
+    const gw_log_find *find = &log->find[index];
     gwi_counters old = {0}, now = gwi_counters_read(find->text);
     if (before != NULL)
         old = gwi_counters_read(before->text);
-    return before != NULL && now.count > 0 && old.count > 0 && now.value[0] <= 1 && now.value[0] < old.value[0];
+    return before != NULL && now.count > 0 && old.count > 0 && now.value[0] <= 1 && now.value[0] < old.value[0] &&
+           (!GW_HAS_ONE_OF(find->text, bars) || goes_on(log, index));
 }
 
 static uint64_t line_again(const gw_log_file *file, uint64_t from, uint64_t to)
@@ -82,15 +104,17 @@ static void begin_at(walk *w, uint64_t line, uint64_t order, uint64_t lines_min)
     *w = (walk){.begin = line, .begins_after = order, .lines_min = lines_min};
 }
 
-static void step(walk *w, const gw_log_file *file, const gw_log_find *find)
+static void step(walk *w, const gw_log *log, size_t index)
 {
+    const gw_log_find *find = &log->find[index];
+    const gw_log_file *file = &log->file[find->file];
     uint64_t again = w->failure != NULL ? line_again(file, w->failure->line, find->line) : 0;
     if (find->sign == GW_SAYS_RUN_BEGINS) {
         begin_at(w, find->line, find->order, 1);
     } else if (again != 0) {
         begin_at(w, again, find->order - (find->line - again), 1);
     } else if (w->failure != NULL && reads_on(find) && find->order > w->failure->order &&
-               (counts_again(w->counted, find) || is_much_later(w->stamped, find))) {
+               (counts_again(log, w->counted, index) || is_much_later(w->stamped, find))) {
         begin_at(w, w->failure->line + 1, w->failure->order + 1,
                  2); /* a single one may be a bar that is drawn once more */
     }
@@ -110,7 +134,7 @@ static walk walk_file(const gw_log *log, uint32_t file)
     walk w = {0};
     for (size_t i = 0; i < log->find_count; i++) {
         if (log->find[i].file == file)
-            step(&w, &log->file[file], &log->find[i]);
+            step(&w, log, i);
     }
     return w;
 }
