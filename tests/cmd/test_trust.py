@@ -1,4 +1,5 @@
 """What other users may have put in our way: run folders, code, links, FIFOs; and what happens if our processes are killed."""
+import contextlib
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import threading
 import time
 import unittest
 
-from support import BEGIN, Case, GPU, PythonCase, WAIT_S, children_of, lines_of, run_command, wait_until
+from support import BEGIN, Case, GPU, GPUWHY, PythonCase, WAIT_S, children_of, lines_of, run_command, wait_until
 
 OTHER = 65534  # another user: nobody
 
@@ -446,16 +447,23 @@ class Limits(Case):
         self.assertEqual(self.verdict_under("")["status"], "clean")  # its twin
 
 
+def is_file_of(pid, path):
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/exe") == os.path.realpath(path)
+    return False
+
+
 class Killed(Case):
     """The program's standard error survives the end of our processes."""
     LINES = 3000
 
     def names(self, pid):
-        relay = [c for c in children_of(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-stderr"]]
+        relay = [c for c in children_of(pid) if lines_of(f"/proc/{c}/comm") == ["stderr-relay"]]
         copier = [c for r in relay for c in children_of(r)]
         witness = [c for c in children_of(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-witness"]]
+        ours = [p for p in [pid, *relay, *copier, *witness] if is_file_of(p, GPUWHY)]
         return {"copier": copier, "relay": relay, "relay and copier": relay + copier, "supervisor": [pid],
-                "witness": witness, "all but the copier": [pid] + relay + witness}
+                "witness": witness, "all but the copier": [pid] + relay + witness, "all of the file gpuwhy": ours}
 
     def run_and_send(self, whom, number, after_s):
         script = f"echo started > started; i=0; while [ $i -lt {self.LINES} ]; do echo line $i >&2; i=$((i+1)); done; echo done > done; exit 7"
@@ -494,8 +502,29 @@ class Killed(Case):
                 self.assertIn(status, (7, -number) if "supervisor" in whom or "all" in whom else (7,), whom)
 
     def test_killed(self):
-        self.check(signal.SIGKILL, ["copier", "relay", "relay and copier", "supervisor", "witness", "all but the copier"],
+        self.check(signal.SIGKILL, ["copier", "relay", "relay and copier", "supervisor", "witness", "all but the copier",
+                                    "all of the file gpuwhy"],
                    int(os.environ.get("GPUWHY_KILLS", "1" if os.environ.get("GPUWHY_SANITIZE") else "4")))
+
+    def test_without_the_program_of_the_relay(self):
+        """A copy of gpuwhy then does its work."""
+        libraries, relay = self.folder / "lib" / "gpuwhy", self.folder / "lib" / "gpuwhy" / "stderr-relay"
+        libraries.mkdir(parents=True)
+        shutil.copy(GPUWHY, self.folder / "gpuwhy")
+        for path in (pathlib.Path(GPUWHY).parent / "lib" / "gpuwhy").iterdir():
+            if path.name != relay.name:
+                (libraries / path.name).symlink_to(path)
+        make = {"missing": lambda: None, "not executable": lambda: relay.write_text("#!/bin/true\n"),
+                "no program": lambda: (relay.write_text("x"), relay.chmod(0o755)),
+                "ends at once": lambda: shutil.copy(shutil.which("false"), relay),
+                "of another version": lambda: (relay.write_text("#!/bin/sh\necho wrong >&2\nexit 127\n"), relay.chmod(0o755))}
+        for name, made in make.items():
+            relay.unlink(missing_ok=True)
+            made()
+            done = self.execute([self.folder / "gpuwhy", "run", "--gpu", GPU, "--", "sh", "-c", "echo one; echo two >&2; exit 7"],
+                                stderr=subprocess.STDOUT)
+            self.assertEqual((done.returncode, done.stdout[:8]), (7, b"one\ntwo\n"), (name, done.stdout))
+            self.assertIn(b"last output: one\n         two", done.stdout, name)
 
     def test_stopped(self):
         self.check(signal.SIGSTOP, ["copier", "relay", "supervisor", "witness"], int(os.environ.get("GPUWHY_KILLS", "1" if os.environ.get("GPUWHY_SANITIZE") else "2")))
