@@ -1,5 +1,6 @@
 """What other users may have put in our way: run folders, code, links, FIFOs; and what happens if our processes are killed."""
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -445,6 +446,70 @@ class Limits(Case):
         self.assertIn("address-space limit", verdict["headline"])
         self.assertNotEqual(verdict["cause"], "gpu-oom-other-process")
         self.assertEqual(self.verdict_under("")["status"], "clean")  # its twin
+
+
+class Disk(PythonCase):
+    """The disk of the recording fails or blocks while the program runs."""
+    PROGRAM = BEGIN + """
+import time
+open("disk from", "w")
+for i in range(3000):
+    assert cu.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(512)) == 0
+print("one", file=sys.stderr, flush=True)
+while len(sys.argv) > 1 and not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+open("done", "w")
+raise ValueError("its own")
+"""
+
+    def setUp(self):
+        super().setUp()
+        if "BROKEN_DISK" not in os.environ:
+            self.skipTest("no shim of a broken disk")
+        self.recording = self.folder / "disk" / "r.gpuwhy"
+        self.recording.parent.mkdir()
+        (self.folder / "program.py").write_text(self.PROGRAM)
+
+    def begin(self, *arguments, **variables):
+        environment = {**self.environment, "LD_PRELOAD": os.environ["BROKEN_DISK"], "BROKEN_DISK": str(self.recording.parent),
+                       "BROKEN_FROM": str(self.folder / "disk from"), **variables}
+        return self.start(sys.executable, "program.py", *arguments, options=("--no-history", "-o", self.recording),
+                          env=environment, stderr=subprocess.PIPE)
+
+    def end(self, process):
+        _, err = process.communicate(timeout=WAIT_S)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn(b"one\nTraceback", err.replace(b"gpuwhy: ", b"\ngpuwhy: "))
+        self.assertIn(b"ValueError: its own\n", err)
+        return err.decode(), json.loads(self.run_gpuwhy("explain", "--no-history", "--json", self.recording).stdout)
+
+    def test_it_takes_nothing_more(self):
+        for error in (errno.EDQUOT, errno.EIO):
+            err, verdict = self.end(self.begin(BROKEN_ERRNO=str(error)))
+            self.assertIn(f"{os.strerror(error)}; the rest of the recording is used for the verdict but not saved", err)
+            self.assertIn("script-exception (established)", err)
+            self.assertEqual((verdict["status"], verdict["cause"]), ("undetermined", None), verdict)
+            self.assertIn("was killed during the run, or could not write this file any more", verdict["headline"])
+            self.assertNotIn("ruled out", json.dumps(verdict))
+            for path in (self.recording, self.folder / "disk from"):
+                path.unlink()
+
+    def test_it_reports_only_at_the_end(self):
+        err, _ = self.end(self.begin(BROKEN_ERRNO=str(errno.EDQUOT), BROKEN_CLOSE="1"))
+        self.assertIn(f"may be incomplete: {self.recording}: {os.strerror(errno.EDQUOT)}; its end may be missing", err)
+
+    def test_it_blocks(self):
+        """The program goes on, and its output comes."""
+        waits, until = self.folder / "waits", self.folder / "until"
+        process = self.begin(waits, BROKEN_WAITS=str(waits), BROKEN_UNTIL=str(until))
+        wait_until((self.folder / "done").exists, "the program")
+        self.assertEqual(process.stderr.readline(), b"one\n")
+        self.assertEqual(process.stderr.readline(), b"Traceback (most recent call last):\n")
+        self.assertIsNone(process.poll())
+        until.touch()
+        _, err = process.communicate(timeout=WAIT_S)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn(b"script-exception (established)", err)
 
 
 def is_file_of(pid, path):
