@@ -447,6 +447,12 @@ class Limits(Case):
         self.assertNotEqual(verdict["cause"], "gpu-oom-other-process")
         self.assertEqual(self.verdict_under("")["status"], "clean")  # its twin
 
+    def test_a_limit_of_file_size_that_stops_gpuwhy_does_not_end_the_program(self):
+        for limit in ("ulimit -f 0", "ulimit -f 1"):
+            done = self.execute(["sh", "-c", limit + '; exec "$@"', "sh", *run_command("sh", "-c", "echo out; exit 7")])
+            self.assertEqual((done.returncode, done.stdout), (7, b"out\n"), done.stderr)
+            self.assertIn(b"File too large", done.stderr)
+
 
 class Disk(PythonCase):
     """The disk of the recording fails or blocks while the program runs."""
