@@ -597,5 +597,23 @@ class Killed(Case):
             self.assertEqual((done.returncode, done.stdout[:8]), (7, b"one\ntwo\n"), (name, done.stdout))
             self.assertIn(b"last output: one\n         two", done.stdout, name)
 
+    def test_the_relay_keeps_nothing(self):
+        """Neither the program's folder nor its environment; and the recording does not know it."""
+        recording = self.folder / "r.gpuwhy"
+        script = "echo started > started; while [ ! -e go ]; do sleep 0.05; done"
+        process = self.start("sh", "-c", script, options=("--no-history", "-o", recording), stderr=subprocess.PIPE)
+        wait_until((self.folder / "started").exists, "the program")
+        wait_until(lambda: self.names(process.pid)["copier"], "the copier")
+        names = self.names(process.pid)
+        for pid in names["relay"] + names["copier"]:
+            self.assertTrue(is_file_of(pid, pathlib.Path(GPUWHY).parent / "lib" / "gpuwhy" / "stderr-relay"))
+            self.assertEqual(os.readlink(f"/proc/{pid}/cwd"), "/")
+            self.assertEqual(pathlib.Path(f"/proc/{pid}/environ").read_bytes(), b"")
+            targets = [os.readlink(path) for path in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+            self.assertEqual([target for target in targets if not target.startswith("pipe:")], [])
+        (self.folder / "go").touch()
+        process.communicate(timeout=WAIT_S)
+        self.assertNotIn(b"stderr-relay", self.run_gpuwhy("export", "--to", "json", recording).stdout)
+
     def test_stopped(self):
         self.check(signal.SIGSTOP, ["copier", "relay", "supervisor", "witness"], int(os.environ.get("GPUWHY_KILLS", "1" if os.environ.get("GPUWHY_SANITIZE") else "2")))
