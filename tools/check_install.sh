@@ -21,7 +21,7 @@ make install BUILD="$build" DESTDIR="$place/staged" PREFIX=/usr >"$place/install
 expect "$place/install" "installed: $place/staged/usr/bin/gpuwhy"
 (cd "$place/staged" && find . ! -type d | sort) >"$place/files"
 cat "$place/files"
-for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/libgpuwhy-c10.so lib/gpuwhy/libgpuwhy-stderr.so lib/gpuwhy/virtual/libcuda.so.1 lib/gpuwhy/virtual/libcuda.so \
+for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/libgpuwhy-c10.so lib/gpuwhy/libgpuwhy-stderr.so lib/gpuwhy/stderr-relay lib/gpuwhy/virtual/libcuda.so.1 lib/gpuwhy/virtual/libcuda.so \
     lib/gpuwhy/virtual/nvml/libnvidia-ml.so.1 lib/gpuwhy/virtual/bin/nvidia-smi \
     lib/gpuwhy/python/gpuwhy_kernel.py lib/gpuwhy/python/gpuwhy_ipython.py lib/gpuwhy/python/gpuwhy.py \
     lib/gpuwhy/report/report.js lib/gpuwhy/report/report.css \

@@ -73,7 +73,7 @@ stage() { # folder library-folder
         quietly "configure-$built-${1##*/}" cmake "$out/$built" -DCMAKE_INSTALL_LIBDIR="$2"
         DESTDIR=$1 quietly "install-$built-${1##*/}" cmake --install "$out/$built" --prefix /usr
     done
-    find "$1" -type f ! -path '*/lab/*' \( -name '*.so*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} +
+    find "$1" -type f ! -path '*/lab/*' \( -name '*.so*' -o -name stderr-relay -o -path '*/bin/*' \) -exec strip --strip-unneeded {} +
     find "$1" -name '*.a' -exec strip --strip-debug --enable-deterministic-archives {} +
     mkdir -p "$1/usr/share/doc/gpuwhy"
     cp LICENSE "$1/usr/share/doc/gpuwhy/"

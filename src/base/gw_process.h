@@ -44,8 +44,12 @@ bool gw_process_reads_all(void);
 /* From now on, this process becomes the parent of descendants whose parent ends, also of those with a session of their
  * own. */
 void gw_orphans_take(void);
-/* End those descendants, with SIGTERM and half a second later with SIGKILL, and wait for at most 3 s. Children that run
- * the same file as this process are left alone: its own helpers. Does not work without /proc/PID/task/TID/children.
+/* The file of the program that copies the stderr of a run (src/record/supervisor/gwi_relay.h). */
+#define GW_RELAY_FILE "stderr-relay"
+/* True if the process is one of gpuwhy's: it runs the same file as this process, or the relay. */
+bool gw_process_is_gpuwhy(int pid);
+/* End those descendants, with SIGTERM and half a second later with SIGKILL, and wait for at most 3 s. Processes of
+ * gpuwhy are left alone. Does not work without /proc/PID/task/TID/children.
  * Returns the number of processes that were sent a signal. *ret_left: the number of those that are still there. */
 size_t gw_orphans_end(size_t *ret_left);
 /* Append the name of a user, or the uid. Only /etc/passwd is read, because other sources may need the network. */

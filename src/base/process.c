@@ -170,17 +170,30 @@ void gw_orphans_take(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* True if the child runs another file than we do. A child that is just ending has no file any more; it may be a helper,
- * whose status belongs to who waits for it. */
+bool gw_process_is_gpuwhy(int pid)
+{
+    char path[64], target[PATH_MAX];
+    struct stat own, its;
+    snprintf(path, sizeof path, "/proc/%d/exe", pid);
+    ssize_t bytes = readlink(path, target, sizeof target - 1);
+    target[bytes < 0 ? 0 : bytes] = '\0';
+    return strstr(target, "/lib/gpuwhy/" GW_RELAY_FILE) != NULL || /* after an upgrade, " (deleted)" follows */
+           (stat("/proc/self/exe", &own) == 0 && stat(path, &its) == 0 && own.st_dev == its.st_dev &&
+            own.st_ino == its.st_ino);
+}
+
+/* A child that is just ending has no file any more; it may be a helper, whose status belongs to who waits for it. A
+ * program may forbid us to look at it (PR_SET_DUMPABLE); our helpers do not, unless we are not readable ourselves. */
 static bool is_orphan(pid_t pid)
 {
     char stat_[GW_PROCESS_STAT_MAX], path[64];
-    struct stat own, its;
+    struct stat its;
     snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
     if (!gw_process_stat(pid, stat_) || stat_[2] == 'Z' || stat_[2] == 'X')
         return false;
-    return stat("/proc/self/exe", &own) == 0 && stat(path, &its) == 0 &&
-           (own.st_dev != its.st_dev || own.st_ino != its.st_ino);
+    if (stat(path, &its) != 0)
+        return errno == EACCES && prctl(PR_GET_DUMPABLE) == 1;
+    return !gw_process_is_gpuwhy(pid);
 }
 
 /* Store our orphans among the children of all our threads. Returns their number, at most `most`. */

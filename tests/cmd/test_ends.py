@@ -292,13 +292,14 @@ class Terminal(Ends):
 
 class Killed(Ends):
     def ours(self, pid):
-        """gpuwhy's own processes below `pid`, with it."""
-        found, todo, own = [], [pid], os.path.realpath(GPUWHY)
+        """gpuwhy's own processes below `pid`, with it, and the relay of its output."""
+        found, todo = [], [pid]
+        own = [os.path.realpath(GPUWHY), os.path.realpath(os.path.join(os.path.dirname(GPUWHY), "lib/gpuwhy/stderr-relay"))]
         while todo:
             one = todo.pop()
             todo += children_of(one)
             with contextlib.suppress(OSError):
-                found += [one] if os.readlink(f"/proc/{one}/exe") == own else []
+                found += [one] if os.readlink(f"/proc/{one}/exe") in own else []
         return found
 
     def kill(self, pids):
@@ -325,7 +326,7 @@ class Killed(Ends):
         wait_until(lambda: not os.path.exists(f"/proc/{pid}/exe"), "the end of the program")
         self.expect_killed()
 
-    def test_all_of_gpuwhy_and_the_program_is_not_blamed(self):
+    def test_all_of_gpuwhy_and_the_relay_and_the_program_is_not_blamed(self):
         process = self.begin("writer.py")
         pid = self.wait_for_writer()
         self.kill(self.ours(process.pid))

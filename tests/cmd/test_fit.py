@@ -3,6 +3,7 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -240,10 +241,11 @@ class Fit(Case):
               "    os.write(told, b'x'), time.sleep(600), os._exit(0)\n"
               "os.read(ready, 1), begin()\n")
 
-    def left(self, *words):
+    def left(self, *words, before=(), code=LEAVES):
         """Run the command with the program above. Returns its output and the pids of what is still running."""
         pids = self.folder / f"{words[0]}.pids"
-        done = self.run_gpuwhy(*words, "--no-history", "--", sys.executable, "-c", self.LEAVES, pids, "{batch}")
+        pids.unlink(missing_ok=True)
+        done = self.execute([*before, GPUWHY, *words, "--no-history", "--", sys.executable, "-c", code, pids, "{batch}"])
         found = [int(line) for line in pids.read_text().split()]
         self.assertTrue(found)
         alive = [pid for pid in found if pathlib.Path(f"/proc/{pid}/stat").exists()
@@ -259,6 +261,16 @@ class Fit(Case):
         self.assertEqual(self.left("fit", "--gpu", GPU, "--max", 2, "--jobs", 1, "--memory", "1GiB")[1], [])
         said, alive = self.left("run", "--gpu", GPU, "--quiet")  # its twin: a program's own daemon stays
         self.assertEqual(len(alive), 1, said)
+
+    def test_what_hides_its_program_is_ended(self):
+        """It forbids other users, and gpuwhy without rights of root, to look at it (PR_SET_DUMPABLE)."""
+        before = [] if os.geteuid() else ["setpriv", "--bounding-set", "-sys_ptrace"]
+        hides = self.LEAVES.replace("os.setsid()", "os.setsid(), ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)")
+        if before and shutil.which(before[0]) is None:
+            self.skipTest("no setpriv")
+        said, alive = self.left("rehearse", "--gpu", GPU, before=before, code=hides)
+        self.assertEqual(alive, [])
+        self.assertIn("left 1 process behind", said)
 
     def test_a_killed_rehearsal_ends_its_program(self):
         for command, is_left in (("rehearse", False), ("run", True)):  # its twin: a killed run leaves the program alone

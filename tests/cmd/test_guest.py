@@ -113,7 +113,7 @@ class Streams(Case):
                 name, _, rest = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")
             except OSError:
                 return False
-            return name.endswith("(gpuwhy-stderr") and rest.split()[0] not in "ZX"
+            return name.endswith("(stderr-relay") and rest.split()[0] not in "ZX"
         return [p for p in children_of(supervisor) if is_relay(p)]
 
     @classmethod

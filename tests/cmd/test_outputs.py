@@ -229,9 +229,8 @@ class Refused(OutputCase):
         os.mkfifo(self.folder / "pipe")
         reader = os.open(self.folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
-        for words in (["--json", "X", "--message", "X"], ["--json", "X", "--message", "link"], ["-o", "X", "--json", "X"],
-                      ["-o", "X", "--message", self.folder / "X"], ["-o", "X/", "--json", "X"],
-                      ["-o", "X", "--json", "../" + self.folder.name + "/X"], ["--json", "pipe", "--message", "pipe"]):
+        for words in (["--json", "X", "--message", "X"], ["--json", "X", "--message", "link"], ["-o", "X/", "--json", "X"],
+                      ["-o", "X", "--json", "X", "--message", "X.json"], ["--json", "pipe", "--message", "pipe"]):
             self.refuse_words(b"names the same file", *RUN, *words, *PROGRAM)
         self.refuse_words(b"names the same file", "rehearse", "--gpu", GPU, "-o", "X", "--json", "X", *PROGRAM)
         self.refuse_words(b"names the same file", "doctor", "--save", "X", "--junit", "X")
@@ -262,6 +261,32 @@ class Written(OutputCase):
             if not option.startswith("watch"):
                 self.assertEqual((path.stat().st_mode & 0o777, path.samefile(other)), (0o640, True), option)
             self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [], option)
+
+    def test_the_recording_keeps_its_name(self):
+        """Another output of the run that names it goes to a name beside it, which is checked like every name."""
+        (self.folder / "link").symlink_to("X")
+        for option, ending in (("--json", ".json"), ("--message", ".txt")):
+            beside = self.folder / f"X{ending}"
+            for name in ("X", self.folder / "X", f"../{self.folder.name}/X", "link"):
+                words = [*RUN, "-o", "X", option, name, *PROGRAM]
+                done = self.run_gpuwhy(*words)
+                self.assertEqual(done.returncode, 3, done.stderr)
+                self.assertIn(f"{option} {name}: that is this run's recording, so this output goes to X{ending}\n".encode(),
+                              done.stderr)
+                self.assertGreater(beside.stat().st_size, 20)
+                self.assertEqual((self.folder / "X").read_bytes()[:8], self.recording.read_bytes()[:8])
+                (self.folder / "X").unlink()
+                beside.unlink()
+                beside.mkdir()
+                (self.folder / "ran").unlink()
+                done = self.run_gpuwhy(*words)
+                self.assertEqual((done.returncode, done.stderr),
+                                 (2, f"gpuwhy: run: {option} X{ending}: is a folder; name a file in it\n".encode()))
+                self.assertFalse((self.folder / "X").exists() or (self.folder / "ran").exists())
+                beside.rmdir()
+        done = self.run_gpuwhy(*RUN, "-o", "X", "--json", "link", "--message", "X", *PROGRAM)
+        self.assertEqual((done.returncode, sorted(path.name for path in self.folder.glob("X*"))),
+                         (3, ["X", "X.json", "X.txt"]))
 
     def test_links_are_followed(self):
         for target in ("target", "new"):

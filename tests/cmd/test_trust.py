@@ -1,4 +1,6 @@
 """What other users may have put in our way: run folders, code, links, FIFOs; and what happens if our processes are killed."""
+import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -11,7 +13,7 @@ import threading
 import time
 import unittest
 
-from support import BEGIN, Case, GPU, PythonCase, WAIT_S, children_of, lines_of, run_command, wait_until
+from support import BEGIN, Case, GPU, GPUWHY, PythonCase, WAIT_S, children_of, lines_of, run_command, wait_until
 
 OTHER = 65534  # another user: nobody
 
@@ -445,17 +447,94 @@ class Limits(Case):
         self.assertNotEqual(verdict["cause"], "gpu-oom-other-process")
         self.assertEqual(self.verdict_under("")["status"], "clean")  # its twin
 
+    def test_a_limit_of_file_size_that_stops_gpuwhy_does_not_end_the_program(self):
+        for limit in ("ulimit -f 0", "ulimit -f 1"):
+            done = self.execute(["sh", "-c", limit + '; exec "$@"', "sh", *run_command("sh", "-c", "echo out; exit 7")])
+            self.assertEqual((done.returncode, done.stdout), (7, b"out\n"), done.stderr)
+            self.assertIn(b"File too large", done.stderr)
+
+
+class Disk(PythonCase):
+    """The disk of the recording fails or blocks while the program runs."""
+    PROGRAM = BEGIN + """
+import time
+open("disk from", "w")
+for i in range(3000):
+    assert cu.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(512)) == 0
+print("one", file=sys.stderr, flush=True)
+while len(sys.argv) > 1 and not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+open("done", "w")
+raise ValueError("its own")
+"""
+
+    def setUp(self):
+        super().setUp()
+        if "BROKEN_DISK" not in os.environ:
+            self.skipTest("no shim of a broken disk")
+        self.recording = self.folder / "disk" / "r.gpuwhy"
+        self.recording.parent.mkdir()
+        (self.folder / "program.py").write_text(self.PROGRAM)
+
+    def begin(self, *arguments, **variables):
+        environment = {**self.environment, "LD_PRELOAD": os.environ["BROKEN_DISK"], "BROKEN_DISK": str(self.recording.parent),
+                       "BROKEN_FROM": str(self.folder / "disk from"), **variables}
+        return self.start(sys.executable, "program.py", *arguments, options=("--no-history", "-o", self.recording),
+                          env=environment, stderr=subprocess.PIPE)
+
+    def end(self, process):
+        _, err = process.communicate(timeout=WAIT_S)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn(b"one\nTraceback", err.replace(b"gpuwhy: ", b"\ngpuwhy: "))
+        self.assertIn(b"ValueError: its own\n", err)
+        return err.decode(), json.loads(self.run_gpuwhy("explain", "--no-history", "--json", self.recording).stdout)
+
+    def test_it_takes_nothing_more(self):
+        for error in (errno.EDQUOT, errno.EIO):
+            err, verdict = self.end(self.begin(BROKEN_ERRNO=str(error)))
+            self.assertIn(f"{os.strerror(error)}; the rest of the recording is used for the verdict but not saved", err)
+            self.assertIn("script-exception (established)", err)
+            self.assertEqual((verdict["status"], verdict["cause"]), ("undetermined", None), verdict)
+            self.assertIn("was killed during the run, or could not write this file any more", verdict["headline"])
+            self.assertNotIn("ruled out", json.dumps(verdict))
+            for path in (self.recording, self.folder / "disk from"):
+                path.unlink()
+
+    def test_it_reports_only_at_the_end(self):
+        err, _ = self.end(self.begin(BROKEN_ERRNO=str(errno.EDQUOT), BROKEN_CLOSE="1"))
+        self.assertIn(f"may be incomplete: {self.recording}: {os.strerror(errno.EDQUOT)}; its end may be missing", err)
+
+    def test_it_blocks(self):
+        """The program goes on, and its output comes."""
+        waits, until = self.folder / "waits", self.folder / "until"
+        process = self.begin(waits, BROKEN_WAITS=str(waits), BROKEN_UNTIL=str(until))
+        wait_until((self.folder / "done").exists, "the program")
+        self.assertEqual(process.stderr.readline(), b"one\n")
+        self.assertEqual(process.stderr.readline(), b"Traceback (most recent call last):\n")
+        self.assertIsNone(process.poll())
+        until.touch()
+        _, err = process.communicate(timeout=WAIT_S)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn(b"script-exception (established)", err)
+
+
+def is_file_of(pid, path):
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/exe") == os.path.realpath(path)
+    return False
+
 
 class Killed(Case):
     """The program's standard error survives the end of our processes."""
     LINES = 3000
 
     def names(self, pid):
-        relay = [c for c in children_of(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-stderr"]]
+        relay = [c for c in children_of(pid) if lines_of(f"/proc/{c}/comm") == ["stderr-relay"]]
         copier = [c for r in relay for c in children_of(r)]
         witness = [c for c in children_of(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-witness"]]
+        ours = [p for p in [pid, *relay, *copier, *witness] if is_file_of(p, GPUWHY)]
         return {"copier": copier, "relay": relay, "relay and copier": relay + copier, "supervisor": [pid],
-                "witness": witness, "all but the copier": [pid] + relay + witness}
+                "witness": witness, "all but the copier": [pid] + relay + witness, "all of the file gpuwhy": ours}
 
     def run_and_send(self, whom, number, after_s):
         script = f"echo started > started; i=0; while [ $i -lt {self.LINES} ]; do echo line $i >&2; i=$((i+1)); done; echo done > done; exit 7"
@@ -494,8 +573,47 @@ class Killed(Case):
                 self.assertIn(status, (7, -number) if "supervisor" in whom or "all" in whom else (7,), whom)
 
     def test_killed(self):
-        self.check(signal.SIGKILL, ["copier", "relay", "relay and copier", "supervisor", "witness", "all but the copier"],
+        self.check(signal.SIGKILL, ["copier", "relay", "relay and copier", "supervisor", "witness", "all but the copier",
+                                    "all of the file gpuwhy"],
                    int(os.environ.get("GPUWHY_KILLS", "1" if os.environ.get("GPUWHY_SANITIZE") else "4")))
+
+    def test_without_the_program_of_the_relay(self):
+        """A copy of gpuwhy then does its work."""
+        libraries, relay = self.folder / "lib" / "gpuwhy", self.folder / "lib" / "gpuwhy" / "stderr-relay"
+        libraries.mkdir(parents=True)
+        shutil.copy(GPUWHY, self.folder / "gpuwhy")
+        for path in (pathlib.Path(GPUWHY).parent / "lib" / "gpuwhy").iterdir():
+            if path.name != relay.name:
+                (libraries / path.name).symlink_to(path)
+        make = {"missing": lambda: None, "not executable": lambda: relay.write_text("#!/bin/true\n"),
+                "no program": lambda: (relay.write_text("x"), relay.chmod(0o755)),
+                "ends at once": lambda: shutil.copy(shutil.which("false"), relay),
+                "of another version": lambda: (relay.write_text("#!/bin/sh\necho wrong >&2\nexit 127\n"), relay.chmod(0o755))}
+        for name, made in make.items():
+            relay.unlink(missing_ok=True)
+            made()
+            done = self.execute([self.folder / "gpuwhy", "run", "--gpu", GPU, "--", "sh", "-c", "echo one; echo two >&2; exit 7"],
+                                stderr=subprocess.STDOUT)
+            self.assertEqual((done.returncode, done.stdout[:8]), (7, b"one\ntwo\n"), (name, done.stdout))
+            self.assertIn(b"last output: one\n         two", done.stdout, name)
+
+    def test_the_relay_keeps_nothing(self):
+        """Neither the program's folder nor its environment; and the recording does not know it."""
+        recording = self.folder / "r.gpuwhy"
+        script = "echo started > started; while [ ! -e go ]; do sleep 0.05; done"
+        process = self.start("sh", "-c", script, options=("--no-history", "-o", recording), stderr=subprocess.PIPE)
+        wait_until((self.folder / "started").exists, "the program")
+        wait_until(lambda: self.names(process.pid)["copier"], "the copier")
+        names = self.names(process.pid)
+        for pid in names["relay"] + names["copier"]:
+            self.assertTrue(is_file_of(pid, pathlib.Path(GPUWHY).parent / "lib" / "gpuwhy" / "stderr-relay"))
+            self.assertEqual(os.readlink(f"/proc/{pid}/cwd"), "/")
+            self.assertEqual(pathlib.Path(f"/proc/{pid}/environ").read_bytes(), b"")
+            targets = [os.readlink(path) for path in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+            self.assertEqual([target for target in targets if not target.startswith("pipe:")], [])
+        (self.folder / "go").touch()
+        process.communicate(timeout=WAIT_S)
+        self.assertNotIn(b"stderr-relay", self.run_gpuwhy("export", "--to", "json", recording).stdout)
 
     def test_stopped(self):
         self.check(signal.SIGSTOP, ["copier", "relay", "supervisor", "witness"], int(os.environ.get("GPUWHY_KILLS", "1" if os.environ.get("GPUWHY_SANITIZE") else "2")))

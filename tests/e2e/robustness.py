@@ -88,6 +88,7 @@ ROWS = [
     Row("file size limited in the program", inner="sh -c 'ulimit -f 0; exec \"$@\"' sh"),
     Row("file size limited to 2 MiB in the program", inner="sh -c 'ulimit -f 2048; exec \"$@\"' sh"),
     Row("soft limit of file size around gpuwhy", "ulimit -Sf 100"),
+    Row("soft limit of 128 KiB of stack around gpuwhy", "ulimit -Ss 128"),
     Row("8 open files around gpuwhy", "ulimit -n 8", coverage="bare"),
     Row("soft limit of 20 open files around gpuwhy", "ulimit -Sn 20"),
     Row("16 open files in the program", inner="sh -c 'ulimit -n 16; exec \"$@\"' sh"),

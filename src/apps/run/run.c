@@ -425,8 +425,12 @@ int gwi_cmd_run(int argc, char **argv)
     say_limit(&options);
     gwi_output output[] = {
         [RECORDING] = {.option = "-o", .path = options.output, .kind = GWI_OUTPUT_RECORDING},
-        [MESSAGE] = {.option = "--message", .path = options.message, .wait_s_max = GWI_OUTPUT_WAIT_S},
-        [JSON] = {.option = "--json", .path = options.json, .may_be_stdout = true, .wait_s_max = GWI_OUTPUT_WAIT_S}};
+        [MESSAGE] = {.option = "--message", .path = options.message, .beside = ".txt", .wait_s_max = GWI_OUTPUT_WAIT_S},
+        [JSON] = {.option = "--json",
+                  .path = options.json,
+                  .beside = ".json",
+                  .may_be_stdout = true,
+                  .wait_s_max = GWI_OUTPUT_WAIT_S}};
     if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK ||
         gwi_outputs_open(output, OUTPUT_COUNT, program, 1, &err) != GW_OK) {
         gwi_attempts_free(&attempts);

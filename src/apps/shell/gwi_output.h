@@ -6,7 +6,7 @@
  *
  * gwi_outputs_open() refuses:
  * - a recording, a core dump, a program, a database (SQLite) or a file of a run folder, under whatever name
- * - a file that the command reads, or that another option of the command names
+ * - a file that the command reads, or that another option of the command names; but see `beside`
  * - a folder, a socket, a FIFO that no process reads, and devices other than terminals, /dev/null and /dev/full
  * - a file that cannot be created or written
  *
@@ -40,16 +40,20 @@ typedef struct gwi_output {
     gwi_output_kind kind;
     unsigned mode;       /* of a new file, before the umask; 0: 0600 */
     bool may_be_stdout;  /* "-" is standard output */
+    const char *beside;  /* static: the ending to add to the name of the new recording, the first output, if both name
+                            the same file; NULL: refuse */
     unsigned wait_s_max; /* how long to wait for a pipe's reader that takes nothing; 0: no limit */
     /* set by gwi_outputs_open() */
     int fd;             /* owned; a pipe, a device or a descriptor; -1: an ordinary file */
     bool existed;       /* there was a file */
     struct stat before; /* its state then */
     gw_path real;       /* the path without links; "": unknown */
+    const char *asked;  /* the path that the caller set, if `path` is now `moved`; otherwise NULL */
+    gw_path moved;
 } gwi_output;
 
 /* Open the outputs of a command. `inputs`: the files that it reads. GW_USAGE: "OPTION FILE: reason" is in `err`, and
- * nothing is open. */
+ * nothing is open. An output that moved is reported in one line. */
 GW_MUST_CHECK gw_status gwi_outputs_open(gwi_output *outputs, size_t count, char *const *inputs, int input_count,
                                          gw_error *err);
 void gwi_outputs_close(gwi_output *outputs, size_t count);

@@ -3,6 +3,7 @@
 
 #include "gw_buffer.h"
 #include "gw_magic.h"
+#include "gw_say.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,11 @@ static gw_status parent_of(const char *path, gw_path ret_folder, gw_error *err)
 {
     int bytes = (int)(gw_path_last(path) - path);
     return gw_path_format(ret_folder, err, "%.*s", bytes == 0 ? 1 : bytes, bytes == 0 ? "." : path);
+}
+
+static bool names_folder(const char *path)
+{
+    return path[0] == '\0' || gw_ends_with(path, "/");
 }
 
 /* Store the path that a new file will have. A link may already name it. */
@@ -154,6 +160,19 @@ static gw_status check_others(const gwi_output *outputs, size_t index, char *con
     return GW_OK;
 }
 
+/* The recording of this run keeps its name. If the option names the same new file, write the output beside it. */
+static gw_status give_way(gwi_output *output, const gwi_output *recording, gw_error *err)
+{
+    gw_path real;
+    if (output->beside == NULL || recording->kind != GWI_OUTPUT_RECORDING || recording->path == NULL ||
+        recording->existed || names_folder(recording->path) || names_folder(output->path) ||
+        descriptor_of(output) >= 0 || find_new(output->path, real, NULL) != GW_OK || strcmp(real, recording->real) != 0)
+        return GW_OK;
+    output->asked = output->path;
+    output->path = output->moved;
+    return gw_path_format(output->moved, err, "%s%s", recording->path, output->beside);
+}
+
 /* ---- opening ---- */
 
 static gw_status open_descriptor(gwi_output *output, int number, gw_error *err)
@@ -202,7 +221,7 @@ static gw_status open_new(gwi_output *output, gw_error *err)
     gw_path name;
     if (output->path[0] == '\0')
         return gw_fail(err, GW_USAGE, "the name is empty");
-    if (gw_ends_with(output->path, "/"))
+    if (names_folder(output->path))
         return gw_fail(err, GW_USAGE, "is a folder; name a file in it");
     gw_status st = find_new(output->path, output->real, err);
     int fd = st == GW_OK ? make_beside(output, name, err) : -1;
@@ -241,12 +260,18 @@ gw_status gwi_outputs_open(gwi_output *outputs, size_t count, char *const *input
     for (size_t i = 0; i < count && st == GW_OK; i++) {
         if (outputs[i].path == NULL)
             continue;
-        st = open_one(&outputs[i], err);
+        st = give_way(&outputs[i], &outputs[0], err);
+        if (st == GW_OK)
+            st = open_one(&outputs[i], err);
         if (st == GW_OK)
             st = check_others(outputs, i, inputs, input_count, err);
         if (st != GW_OK)
             gw_wrap(err, "%s %s", outputs[i].option, outputs[i].path);
     }
+    for (size_t i = 0; i < count && st == GW_OK; i++)
+        if (outputs[i].asked != NULL)
+            gw_say("%s %s: that is this run's recording, so this output goes to %s", outputs[i].option,
+                   outputs[i].asked, outputs[i].path);
     if (st != GW_OK)
         gwi_outputs_close(outputs, count);
     return st == GW_OK ? GW_OK : GW_USAGE;

@@ -41,16 +41,16 @@ static gw_status write_all(gwi_out *out, const void *data, size_t bytes, gw_erro
     return GW_OK;
 }
 
-/* Reserve disk space for `bytes` more bytes and for the final blocks. Returns false if the disk is full, but true if
- * the file system cannot reserve space. */
-static bool take_room(gwi_out *out, size_t bytes)
+/* Reserve disk space for `bytes` more bytes and for the final blocks. Returns 0, also if the file system cannot reserve
+ * space; ENOSPC or EDQUOT if there is none. */
+static int take_room(gwi_out *out, size_t bytes)
 {
     if (out->end + bytes + ROOM_BYTES / 2 <= out->room_until)
-        return true;
+        return 0;
     if (fallocate(out->fd, FALLOC_FL_KEEP_SIZE, (off_t)out->end, (off_t)(bytes + ROOM_BYTES)) != 0)
-        return errno != ENOSPC && errno != EDQUOT;
+        return errno == ENOSPC || errno == EDQUOT ? errno : 0;
     out->room_until = out->end + bytes + ROOM_BYTES;
-    return true;
+    return 0;
 }
 
 /* True for blocks that may use the space reserved for the final blocks. These blocks are small, and are more important
@@ -115,9 +115,10 @@ static gw_status write_stored(gwi_out *out, gwi_block_head head, gw_error *err)
     head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
     memcpy(out->stored, &head, sizeof head);
     size_t bytes = GWI_BLOCK_HEAD_BYTES + head.stored_bytes;
-    if (!take_room(out, bytes) && !may_use_room(head.type))
+    int why = take_room(out, bytes);
+    if (why != 0 && !may_use_room(head.type))
         return gw_fail(err, GW_IO, "%s: write at offset %llu: %s", out->path, (unsigned long long)out->end,
-                       strerror(ENOSPC));
+                       strerror(why));
     gw_status st = write_all(out, out->stored, bytes, err);
     if (st != GW_OK)
         return st;

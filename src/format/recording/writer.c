@@ -477,6 +477,10 @@ gw_status gw_writer_close(gw_writer *writer, gw_error *err)
         st = gw_fail(&last, GW_IO, "the room that was reserved could not be given back: %s", strerror(errno));
     if (ftruncate(writer->out.fd, (off_t)writer->out.end) != 0 && st == GW_OK)
         st = gw_fail(&last, GW_IO, "%s: %s", writer->path, strerror(errno));
+    /* a network file system may report only now that it has no room */
+    if (close(writer->out.fd) != 0 && st == GW_OK)
+        st = gw_fail(&last, GW_IO, "%s: %s; its end may be missing", writer->path, strerror(errno));
+    writer->out.fd = -1;
     if (writer->failed != GW_OK) {
         st = writer->failed;
         last = writer->failed_error;

@@ -633,8 +633,9 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
         return false;
     if (c->model->truncated && gw_model_fact(c->model, GW_FACT_RECORDING_STOPPED) == NULL &&
         !gwi_list_addf(advice, "the end of the recording is missing: %s",
-                       gwi_cut_of(c) == GWI_CUT_KILLED ? "gpuwhy itself was killed"
-                                                       : "the machine or gpuwhy itself died"))
+                       gwi_cut_of(c) == GWI_CUT_KILLED
+                           ? "gpuwhy itself was killed, or could not write it"
+                           : "the machine or gpuwhy itself died, or it could not be written"))
         return false;
     if (c->model->output_lost &&
         !gwi_list_addf(advice, "after gpuwhy had died, nothing read the program's stderr any more: its "

@@ -1,6 +1,6 @@
 /* Finds out why a recording has no end: gpuwhy was killed, or the machine stopped. A machine has a new boot_id after
- * each start. Without a restart, only the death of gpuwhy can have cut the recording. A restart right after the last
- * record is likely what cut it, but no proof: gpuwhy may have been killed just before. */
+ * each start. Without a restart, gpuwhy was killed, or the disk took nothing more, not even the fact that says so. A
+ * restart right after the last record is likely what cut it, but no proof: gpuwhy may have been killed just before. */
 #include "gwi_cut.h"
 #include "gwi_machine.h"
 
@@ -81,7 +81,7 @@ void gwi_say_cut(const gwi_case *c, gwi_finding *finding)
     clock_text(boot, c->later == NULL ? 0 : c->later->boot_realtime_ns);
     switch (cut) {
     case GWI_CUT_KILLED:
-        gwi_headline(finding, "gpuwhy itself was killed during the run, so %s",
+        gwi_headline(finding, "gpuwhy itself was killed during the run, or could not write this file any more, so %s",
                      c->ended ? "it is not known why the program ended" : "how the program ended is not known");
         gwi_evidence(finding, GWI_NO_TIME, "host",
                      "the recording has no end, and this machine has not been restarted since; the last record is of "
@@ -89,7 +89,7 @@ void gwi_say_cut(const gwi_case *c, gwi_finding *finding)
                      last);
         gwi_next(finding,
                  "Find out who killed gpuwhy: journalctl -k -u systemd-oomd --since '%s', dmesg -T (look for "
-                 "\"Killed process\"), the scheduler's record of the job",
+                 "\"Killed process\"), the scheduler's record of the job; or whether the disk was full: df, quota",
                  last);
         break;
     case GWI_CUT_STOPPED:
@@ -103,10 +103,11 @@ void gwi_say_cut(const gwi_case *c, gwi_finding *finding)
         gwi_next(finding, "Read why the machine stopped: last -x reboot shutdown, journalctl -b -1 -e");
         break;
     case GWI_CUT_RESTARTED:
-        gwi_headline(finding,
-                     "the recording stops at %s; gpuwhy was killed, or the machine stopped then; it was "
-                     "started again at %s",
-                     last, boot);
+        gwi_headline(
+            finding,
+            "the recording stops at %s: gpuwhy was killed, or the machine stopped then, or the file could not be "
+            "written; the machine was started again at %s",
+            last, boot);
         gwi_next(finding, "Read the machine's log of that time: journalctl --since '%s', last -x reboot shutdown",
                  last);
         break;

@@ -150,15 +150,6 @@ static bool is_inner(void *user, uint32_t pid)
 
 /* ---- can it be inspected? ---- */
 
-static bool is_gpuwhy(uint32_t pid)
-{
-    char path[48];
-    struct stat theirs, ours;
-    snprintf(path, sizeof path, "/proc/%u/exe", pid);
-    return stat(path, &theirs) == 0 && stat("/proc/self/exe", &ours) == 0 && theirs.st_dev == ours.st_dev &&
-           theirs.st_ino == ours.st_ino;
-}
-
 static gw_status say_missing(uint32_t pid, gw_error *err)
 {
     if (kill((pid_t)pid, 0) != 0 && errno == EPERM)
@@ -179,7 +170,7 @@ static gw_status say_gpuwhy(uint32_t pid, gw_error *err)
     uint32_t child[CHILDREN_MAX];
     size_t count = gw_outside_tree(pid, child, CHILDREN_MAX);
     for (size_t i = 1; i < count; i++)
-        if (!is_gpuwhy(child[i]))
+        if (!gw_process_is_gpuwhy((int)child[i]))
             return gw_fail(err, GW_UNSUPPORTED,
                            "process %u is gpuwhy itself; the program that it runs is process %u: "
                            "gpuwhy poke %u",
@@ -203,7 +194,7 @@ static gw_status check(uint32_t pid, gwi_identity *is, gw_error *err)
                        "process %u (%s) has ended; its parent, process %u (%s), has not read its exit status yet", pid,
                        is->name, is->parent, known ? parent.name : "?");
     }
-    return is_gpuwhy(pid) ? say_gpuwhy(pid, err) : GW_OK;
+    return gw_process_is_gpuwhy((int)pid) ? say_gpuwhy(pid, err) : GW_OK;
 }
 
 gw_status gw_outside_check(uint32_t pid, gw_error *err)

@@ -180,6 +180,8 @@ static void pass_on(gwi_signals *signals, pid_t child, bool is_new)
     struct signalfd_siginfo info;
     while (signals->fd >= 0 && read(signals->fd, &info, sizeof info) == sizeof info) {
         int signal = (int)info.ssi_signo;
+        if (signal == SIGXFSZ && (pid_t)info.ssi_pid == getpid()) /* a limit stopped our own writing */
+            continue;
         if (gwi_signal_is_stop(signal) && !is_nohup(signal)) {
             signals->stop_signal = signal;
             signals->stop_ns = gw_monotonic_ns();
@@ -216,7 +218,7 @@ void gwi_signals_end(gwi_signals *signals)
 
 /* ---- starting ---- */
 
-enum { FILES_WANTED = 1024, FILES_MIN = 48 };
+enum { FILES_WANTED = 1024, FILES_MIN = 48, STACK_WANTED = 1 << 20 };
 
 typedef struct raised_limit {
     int resource;
@@ -226,7 +228,8 @@ typedef struct raised_limit {
 } raised_limit;
 
 static raised_limit raised[] = {{.resource = RLIMIT_NOFILE, .wanted = FILES_WANTED},
-                                {.resource = RLIMIT_FSIZE, .wanted = RLIM_INFINITY}};
+                                {.resource = RLIMIT_FSIZE, .wanted = RLIM_INFINITY},
+                                {.resource = RLIMIT_STACK, .wanted = STACK_WANTED}};
 enum { RAISED_COUNT = sizeof raised / sizeof raised[0] };
 
 static void raise_limit(raised_limit *limit)

@@ -8,22 +8,17 @@
  * Standard output is recorded if it is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`). The second pipe then
  * replaces both, so that the order of lines is preserved.
  *
- * The relay is a separate process, so stderr keeps working if the supervisor dies. A child of the relay does the
- * copying, and is replaced if it is killed. The relay ends when the last writer has closed its end. It also ends
+ * The relay is a program of its own, so stderr keeps working if gpuwhy dies. A child of the relay does the copying, and
+ * is replaced if it is killed. The relay ends when the last writer has closed its end. It also ends
  * when our stderr has no reader any more: the program's next write then fails, as without gpuwhy. Only the last
  * GW_STDERR_BYTES_MAX bytes are kept for the recording. */
 #ifndef GWI_STDERR_H
 #define GWI_STDERR_H
 
 #include "gw_place.h"
-#include "gw_stderr_door.h"
+#include "gwi_relay.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-
-typedef struct gwi_stderr_tail gwi_stderr_tail;
 
 typedef struct gwi_stderr {
     const char *not_recorded; /* static string: why stderr is not recorded, or not all of it; NULL if all is */
@@ -31,9 +26,11 @@ typedef struct gwi_stderr {
     int child_fd;             /* becomes the program's stderr; -1: stderr is inherited */
     int file_fd;              /* stderr's file, opened again for reading; -1 if none */
     off_t file_start;
+    gw_path relay_path;    /* the relay's program; "": it cannot be executed */
     pid_t relay_pid;       /* 0 if none */
     int source_fd;         /* read end of the pipe, for a new relay if the relay is killed; -1 if none */
     gwi_stderr_tail *tail; /* owned; shared with the relay; NULL if there is none */
+    int tail_fd;           /* its file; -1 if none */
     gw_stderr_ring *ring;  /* what was written: the relay's, or for a terminal an own file (owned); NULL if none */
     gw_path ring_path;     /* the file of the ring of a terminal; "" if there is none */
     uint64_t missing_at;   /* total of the ring when some of its bytes were not there yet */

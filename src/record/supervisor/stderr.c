@@ -1,271 +1,81 @@
 /* Replaces the program's stderr with a pipe if a relay must copy it, and reads what was written. */
-#include "gw_filter.h"
-#include "gw_process.h"
-#include "gw_stderr_door.h"
 #include "gwi_stderr.h"
 
+#include "gw_filter.h"
+#include "gw_process.h"
 #include "gw_text.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct gwi_stderr_tail {
-    gw_stderr_ring ring;      /* what was read so far */
-    _Atomic uint64_t written; /* number of these bytes that were written to our stderr */
-    _Atomic bool ended;
-    _Atomic pid_t copier;     /* pid of the process that copies; 0: not started */
-    _Atomic pid_t supervisor; /* pid of the supervisor while it also holds a read end of the pipe, else 0 */
-    _Atomic bool reader_gone; /* our stderr has no reader any more: the supervisor must close its read end too */
-};
+/* ---- the relay ---- */
 
-/* Starts the processes that copy the program's stderr to ours, and replaces them if they are killed. */
-
-enum {
-    COPY_BYTES = GW_STDERR_BYTES_MAX / 4,
-    COPIERS_MAX = 1000
-}; /* what was read is in the ring until it is written */
-
-/* Write to `fd` the bytes that were read from the program and not yet written. They are in shared memory, so that the
- * next copier continues if one is killed. Returns false if writing fails. */
-static bool pass_on(int fd, gwi_stderr_tail *tail)
+/* Make the memory that the relay shares with us. Its own program maps it from a descriptor. */
+static bool make_tail(gwi_stderr *capture)
 {
-    uint64_t total = atomic_load_explicit(&tail->ring.total, memory_order_relaxed);
-    uint64_t done = atomic_load_explicit(&tail->written, memory_order_relaxed);
-    while (done < total) {
-        size_t at = (size_t)(done % sizeof tail->ring.bytes), count = (size_t)(total - done);
-        if (count > sizeof tail->ring.bytes - at)
-            count = sizeof tail->ring.bytes - at;
-        ssize_t written = write(fd, tail->ring.bytes + at, count);
-        if (written < 0 && errno == EAGAIN) {
-            struct pollfd ready = {.fd = fd, .events = POLLOUT};
-            poll(&ready, 1, -1);
-        } else if (written < 0 && errno != EINTR) {
-            return false;
-        } else if (written > 0) {
-            done += (uint64_t)written;
-            atomic_store_explicit(&tail->written, done, memory_order_release);
-        }
-    }
-    return true;
-}
-
-/* Close all descriptors except `first` and `second`. The relay may outlive the program, and a pipe that it kept open
- * for writing would never end. */
-static void close_all_but(int first, int second)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL) { /* there is no /proc: close the descriptors below 1024 */
-        for (int fd = 0; fd < 1024; fd++)
-            if (fd != first && fd != second)
-                close(fd);
-        return;
-    }
-    int own = dirfd(folder);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        int fd = atoi(entry->d_name);
-        if (entry->d_name[0] != '.' && fd != first && fd != second && fd != own)
-            close(fd);
-    }
-    closedir(folder);
-}
-
-/* Wait until there are bytes to copy. Returns false if our stderr's reader has closed the pipe. The relay then ends, so
- * that the program's next write fails as it would without gpuwhy. */
-static bool wait_for_more(int source)
-{
-    struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = STDERR_FILENO}};
-    return poll(waited, 2, -1) < 0 || (waited[1].revents & POLLERR) == 0;
-}
-
-static void copy_until_end(int source, gwi_stderr_tail *tail)
-{
-    static char bytes[COPY_BYTES];
-    while (pass_on(STDERR_FILENO, tail) && wait_for_more(source)) {
-        ssize_t got = read(source, bytes, sizeof bytes);
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (got <= 0)
-            return;
-        gw_stderr_ring_add(&tail->ring, bytes, (size_t)got);
-    }
-}
-
-/* Move `count` bytes from the pipe `source` to the pipe at our stderr. Returns false if nothing reads our stderr any
- * more. */
-static bool move(int source, size_t count)
-{
-    while (count > 0) {
-        ssize_t moved = splice(source, NULL, STDERR_FILENO, NULL, count, 0);
-        if (moved < 0 && errno == EAGAIN) {
-            struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
-            poll(&ready, 1, -1);
-        } else if (moved == 0 || (moved < 0 && errno != EINTR)) {
-            return false;
-        } else if (moved > 0) {
-            count -= (size_t)moved;
-        }
-    }
-    return true;
-}
-
-/* Copy from one pipe to another. The kernel moves the bytes in one step, so killing the copier loses and repeats no
- * output. Before each move, tee() copies the bytes to a third pipe for us to read. Returns false, with nothing moved,
- * if tee() never worked. */
-static bool move_until_end(int source, gwi_stderr_tail *tail)
-{
-    static char bytes[COPY_BYTES];
-    int look[2];
-    bool works = false;
-    /* An earlier copier may have been killed. The bytes that it read were moved to our stderr, or will be read again
-     * from the pipe. So no byte remains to be written. */
-    atomic_store_explicit(&tail->written, atomic_load(&tail->ring.total), memory_order_release);
-    if (pipe2(look, O_CLOEXEC) < 0)
-        return false;
-    while (wait_for_more(source)) {
-        ssize_t seen = tee(source, look[1], sizeof bytes, SPLICE_F_NONBLOCK);
-        if (seen < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        works = works || seen >= 0;
-        if (seen <= 0 || read(look[0], bytes, (size_t)seen) != seen)
-            break;
-        gw_stderr_ring_add(&tail->ring, bytes, (size_t)seen);
-        if (!move(source, (size_t)seen))
-            break;
-        atomic_fetch_add_explicit(&tail->written, (uint64_t)seen, memory_order_release);
-    }
-    close(look[0]);
-    close(look[1]);
-    return works;
-}
-
-/* Make the program's next write fail after our stderr's reader has gone: wake the supervisor with SIGCHLD, and wait
- * until it has closed its read end of the program's pipe. This may take seconds on a busy machine. The wait is limited,
- * because the supervisor may be stopped or dead. */
-static void let_supervisor_close(gwi_stderr_tail *tail)
-{
-    enum { WAIT_MS = 5000 };
-    pid_t supervisor;
-    atomic_store_explicit(&tail->reader_gone, true, memory_order_release);
-    for (int ms = 0; ms < WAIT_MS && (supervisor = atomic_load_explicit(&tail->supervisor, memory_order_acquire)) > 0 &&
-                     (ms > 0 ? kill(supervisor, 0) : kill(supervisor, SIGCHLD)) == 0;
-         ms++)
-        poll(NULL, 0, 1);
-}
-
-static _Noreturn void be_copier(int source, gwi_stderr_tail *tail)
-{
-    /* an earlier copier may have been killed while it stored bytes */
-    atomic_store(&tail->ring.total, atomic_load(&tail->ring.stored));
-    if (!move_until_end(source, tail))
-        copy_until_end(source, tail);
-    struct pollfd reader = {.fd = STDERR_FILENO};
-    if (poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0)
-        let_supervisor_close(tail);
-    _exit(0);
-}
-
-/* Start a child that copies the program's output. If it is killed or stopped, start another. After COPIERS_MAX
- * children, or if none can be started, copy in this process. */
-static void copy_by_child(int source, gwi_stderr_tail *tail)
-{
-    for (int i = 0; i < COPIERS_MAX; i++) {
-        int status = 0;
-        pid_t pid = fork();
-        if (pid == 0)
-            be_copier(source, tail);
-        if (pid < 0)
-            break;
-        atomic_store_explicit(&tail->copier, pid, memory_order_release);
-        while (waitpid(pid, &status, WUNTRACED) < 0 && errno == EINTR)
-            ;
-        if (WIFSTOPPED(status)) {
-            kill(pid, SIGKILL);
-            waitpid(pid, &status, 0);
-        }
-        if (WIFEXITED(status))
-            return;
-    }
-    atomic_store_explicit(&tail->copier, getpid(), memory_order_release);
-    copy_until_end(source, tail);
-}
-
-/* Wait until the copier of a killed relay has ended. Two copiers at the same time would mix up the output. */
-static void wait_for_end_of(pid_t copier)
-{
-    int fd = -1;
-#ifdef SYS_pidfd_open
-    if (copier > 0 && gw_rare_calls_are_safe())
-        fd = (int)syscall(SYS_pidfd_open, copier, 0);
-#endif
-    if (fd >= 0) { /* unlike kill(), a pidfd also reports that the process has become a zombie */
-        struct pollfd ended = {.fd = fd, .events = POLLIN};
-        while (poll(&ended, 1, -1) < 0 && errno == EINTR)
-            ;
-        close(fd);
-        return;
-    }
-    while (copier > 0 && (kill(copier, 0) == 0 || errno != ESRCH))
-        poll(NULL, 0, 20);
-}
-
-static _Noreturn void relay(int source, gwi_stderr_tail *tail)
-{
-    /* These signals are meant for the program. The relay must survive them to copy the last output. */
-    static const int ignored[] = {SIGINT,  SIGQUIT, SIGHUP,  SIGTERM, SIGPIPE, SIGTSTP,
-                                  SIGTTOU, SIGTTIN, SIGUSR1, SIGUSR2, SIGALRM};
-    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
-        signal(ignored[i], SIG_IGN);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    prctl(PR_SET_NAME, "gpuwhy-stderr");
-    close_all_but(source, STDERR_FILENO);
-    wait_for_end_of(atomic_load_explicit(&tail->copier, memory_order_acquire));
-    copy_by_child(source, tail);
-    atomic_store_explicit(&tail->ended, true, memory_order_release);
-    _exit(0);
-}
-
-static pid_t start(int source, gwi_stderr_tail *tail)
-{
-    pid_t pid = fork();
-    if (pid == 0)
-        relay(source, tail);
-    return pid;
-}
-
-/* Start copying from `source`, the read end of a pipe, to our stderr. Returns false on failure. */
-static bool relay_start(gwi_stderr *capture, int source)
-{
-    void *memory = mmap(NULL, sizeof *capture->tail, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct rlimit size;
+    size_t bytes = sizeof *capture->tail;
+    bool may_have_file = getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur >= bytes && gw_rare_calls_are_safe();
+    capture->tail_fd = may_have_file ? memfd_create(GW_RELAY_FILE, MFD_CLOEXEC) : -1;
+    if (capture->tail_fd < 0 || ftruncate(capture->tail_fd, (off_t)bytes) != 0 ||
+        gw_library_find(GW_RELAY_FILE, capture->relay_path, NULL) != GW_OK)
+        capture->relay_path[0] = '\0';
+    bool is_shared = capture->relay_path[0] != '\0';
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (is_shared ? 0 : MAP_ANONYMOUS),
+                        is_shared ? capture->tail_fd : -1, 0);
     if (memory == MAP_FAILED)
         return false;
     capture->tail = memory;
     capture->ring = &capture->tail->ring;
-    capture->relay_pid = start(source, capture->tail);
-    if (capture->relay_pid < 0) {
-        capture->relay_pid = 0;
-        munmap(memory, sizeof *capture->tail);
-        capture->tail = NULL;
-        capture->ring = NULL;
-        return false;
-    }
-    capture->source_fd = fcntl(source, F_DUPFD_CLOEXEC, 0);
-    if (capture->source_fd >= 0)
-        atomic_store_explicit(&capture->tail->supervisor, getpid(), memory_order_release);
     return true;
+}
+
+/* Start the relay's program. Returns 0 if it cannot be executed. On return, it is executed: a process that still ran
+ * the file of gpuwhy would be killed with gpuwhy. */
+static pid_t spawn_relay(const gwi_stderr *capture, int source)
+{
+    posix_spawn_file_actions_t files;
+    const int from[3] = {source, capture->tail_fd, STDERR_FILENO};
+    int fds[3];
+    gw_path path;
+    char number[3][12], *argv[] = {path, number[0], number[1], number[2], NULL}, *environment[] = {NULL};
+    pid_t pid = 0;
+    memcpy(path, capture->relay_path, sizeof path);
+    if (path[0] == '\0' || posix_spawn_file_actions_init(&files) != 0)
+        return 0;
+    for (size_t i = 0; i < 3; i++) {
+        fds[i] = fcntl(from[i], F_DUPFD, STDERR_FILENO + 1);
+        snprintf(number[i], sizeof number[i], "%d", fds[i]);
+    }
+    /* what the loader of programs may print is not for the user */
+    if (posix_spawn_file_actions_addclose(&files, STDERR_FILENO) != 0 ||
+        posix_spawn(&pid, path, &files, NULL, argv, environment) != 0)
+        pid = 0;
+    posix_spawn_file_actions_destroy(&files);
+    for (size_t i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return pid;
+}
+
+/* Start the relay: its program, or a copy of this process. Returns 0 on failure. */
+static pid_t start_relay(const gwi_stderr *capture, int source)
+{
+    atomic_store_explicit(&capture->tail->has_begun, false, memory_order_release);
+    pid_t pid = spawn_relay(capture, source);
+    if (pid == 0 && (pid = fork()) == 0)
+        gwi_relay(source, capture->tail);
+    return pid < 0 ? 0 : pid;
 }
 
 void gwi_relay_look(gwi_stderr *capture)
@@ -274,23 +84,20 @@ void gwi_relay_look(gwi_stderr *capture)
     if (capture->source_fd < 0)
         return;
     bool has_ended = capture->relay_pid > 0 && waitpid(capture->relay_pid, &status, WNOHANG) > 0;
+    bool has_begun = atomic_load_explicit(&capture->tail->has_begun, memory_order_acquire);
     if (has_ended)
         capture->relay_pid = 0;
-    if (atomic_load_explicit(&capture->tail->reader_gone, memory_order_acquire) || (has_ended && WIFEXITED(status))) {
+    if (atomic_load_explicit(&capture->tail->reader_gone, memory_order_acquire) ||
+        (has_ended && has_begun && WIFEXITED(status))) {
         close(capture->source_fd);
         capture->source_fd = -1;
         atomic_store_explicit(&capture->tail->supervisor, 0, memory_order_release);
     } else if (has_ended) {
-        pid_t pid = start(capture->source_fd, capture->tail);
-        capture->relay_pid = pid < 0 ? 0 : pid;
+        if (!has_begun) /* its program cannot be loaded */
+            capture->relay_path[0] = '\0';
+        capture->relay_pid = start_relay(capture, capture->source_fd);
     }
 }
-
-enum {
-    SETTLE_MS_MAX = 1000,
-    SETTLE_BLOCKED_MS_MAX = 10000, /* limit on the time during which the reader of our stderr does not read */
-    SETTLE_QUIET_MS = 20
-};
 
 /* ---- setup ---- */
 
@@ -330,11 +137,13 @@ static void begin_pipe(gwi_stderr *capture)
         capture->not_recorded = "cannot create a pipe for stderr";
     } else {
         dress_pipe(ends[1]);
-        if (relay_start(capture, ends[0]))
-            capture->child_fd = ends[1];
-        else
-            close(ends[1]);
-        close(ends[0]); /* the relay has its own copy of this descriptor, and so does source_fd */
+        capture->relay_pid = make_tail(capture) ? start_relay(capture, ends[0]) : 0;
+        if (capture->relay_pid > 0)
+            atomic_store_explicit(&capture->tail->supervisor, getpid(), memory_order_release);
+        capture->source_fd = ends[0];
+        capture->child_fd = ends[1];
+        if (capture->relay_pid == 0)
+            gwi_stderr_end(capture);
     }
 }
 
@@ -362,7 +171,7 @@ static void begin_terminal(gwi_stderr *capture, const struct stat *terminal, con
 
 void gwi_stderr_begin(gwi_stderr *capture, bool wanted, const char *run_folder)
 {
-    *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1};
+    *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1, .tail_fd = -1};
     struct stat ours;
     if (!wanted)
         capture->not_recorded = "disabled with --no-stderr";
@@ -397,6 +206,12 @@ void gwi_stderr_began(gwi_stderr *capture)
 }
 
 /* ---- reading ---- */
+
+enum {
+    SETTLE_MS_MAX = 1000,
+    SETTLE_BLOCKED_MS_MAX = 10000, /* limit on the time during which the reader of our stderr does not read */
+    SETTLE_QUIET_MS = 20
+};
 
 /* Return true if the relay process sleeps, because it has then copied everything. A relay that is ready to run but
  * waits for a CPU may still have bytes to copy. */
@@ -504,6 +319,8 @@ void gwi_stderr_end(gwi_stderr *capture)
     gwi_stderr_began(capture);
     if (capture->source_fd >= 0)
         close(capture->source_fd);
+    if (capture->tail_fd >= 0)
+        close(capture->tail_fd);
     if (capture->relay_pid > 0)
         /* the relay may outlive us if children of the program still write to it */
         waitpid(capture->relay_pid, NULL, WNOHANG);
@@ -511,5 +328,5 @@ void gwi_stderr_end(gwi_stderr *capture)
         munmap(capture->tail, sizeof *capture->tail);
     else if (capture->ring != NULL)
         munmap(capture->ring, sizeof *capture->ring);
-    *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1};
+    *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1, .tail_fd = -1};
 }

@@ -199,7 +199,7 @@ void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char
 {
     *run = (gw_supervisor){.options = *options, .argv = argv};
     run->signals.fd = -1;
-    run->capture.child_fd = run->capture.file_fd = run->capture.source_fd = -1;
+    run->capture.child_fd = run->capture.file_fd = run->capture.source_fd = run->capture.tail_fd = -1;
     run->handout.fd = -1;
     gwi_record_init(&run->record);
     gwi_cudnn_init(&run->cudnn);
