@@ -185,15 +185,21 @@ def a_checkpoint_is_gone_on_from(place):
 
 
 def a_signal_ends_a_rehearsal(place):
-    script = 'if [ ! -e seen ]; then touch seen; exec "$1" --batch "$2"; fi; echo $$ > pid.new; mv pid.new pid; exec sleep 1000'
+    """The rehearsed program sleeps. Its files are set aside, so it is found by its command."""
+    seconds = str(100000 + os.getpid())
+    script = f'if [ ! -e seen ]; then touch seen; exec "$1" --batch "$2"; fi; exec sleep {seconds}'
+
+    def sleeps():
+        return any(seconds.encode() in path.read_bytes().split(b"\0") for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"))
+
     argv = [*by_shell(script, CNN), "{batch:16384}"]
     with begin(place, "rehearsal", ["--rescue=rehearse"], argv, SMALL) as (process, folder):
-        path = folder / "work" / "pid"
-        wait_until(path.exists, "no rehearsal was started")
+        until_said(process, folder, "rehearsing")
+        wait_until(sleeps, "no rehearsal was started")
         os.killpg(process.pid, signal.SIGINT)
         status = process.wait(240)
-        wait_until(lambda: not pathlib.Path(f"/proc/{path.read_text().strip()}").exists(), "the rehearsal goes on")
-    expect(status == 1 and (folder / "work" / "starts").read_text() == "x\nx\n", f"exit status {status}: {said(folder)}")
+        wait_until(lambda: not sleeps(), "the rehearsal goes on")
+    expect(status == 1 and "starting it again" not in said(folder), f"exit status {status}: {said(folder)}")
 
 
 # ---- the program's surroundings ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "gwi_options.h"
 #include "gwi_temporary.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ enum { WORDS_MAX = 32 };
  * for ever. */
 enum { TIME_LEAST_MS = 120000, TIME_MOST_MS = 3600000 };
 
-static size_t add_options(const gw_run_options *options, const char *json, char memory[32], const char **word)
+static size_t add_options(const gw_run_options *options, char memory[32], const char **word)
 {
     static const char *const first[] = {"gpuwhy", "rehearse",     "--once",     "--until",
                                         "steady", "--no-history", "--no-sites", "--end-with-parent"};
@@ -39,7 +40,7 @@ static size_t add_options(const gw_run_options *options, const char *json, char 
         word[count++] = "--no-attach";
     count += gwi_add_folder(word + count);
     word[count++] = "--json";
-    word[count++] = json;
+    word[count++] = "/dev/fd/3"; /* GW_ASIDE_OUT_FD */
     word[count++] = "--";
     return count;
 }
@@ -65,20 +66,33 @@ static bool find_folder(const char *pattern, gw_path out)
     return realpath(start, out) != NULL;
 }
 
-/* The rehearsed program must not leave files that an attempt then reads, such as checkpoints of zeros: what it writes
- * into the current folder and into the one of the checkpoints is set aside. */
-static bool run_aside(const gwi_rescue *rescue, gw_supervisor *run, char *const *argv, const char *scratch)
+/* The rehearsed program must not leave files that an attempt then reads, such as checkpoints of zeros. */
+static bool run_aside(const gwi_rescue *rescue, gw_supervisor *run, char *const *argv, const char *scratch, int out_fd)
 {
-    const char *pattern = rescue->options->checkpoints;
-    gw_path now, folder;
-    gw_aside aside = {.scratch = scratch, .may_fail = rescue->may_write};
-    if (getcwd(now, sizeof now) == NULL)
-        return false;
-    aside.folder[0] = now;
-    if (pattern != NULL && find_folder(pattern, folder) && !gw_begins(folder, now))
-        aside.folder[1] = folder;
+    const char *pattern = rescue->options->checkpoints, *home = getenv("HOME"), *temporary = getenv("TMPDIR");
+    gw_path path[GW_ASIDE_FOLDERS_MAX];
+    bool has[GW_ASIDE_FOLDERS_MAX] = {home != NULL && realpath(home, path[0]) != NULL,
+                                      realpath(temporary == NULL ? "/tmp" : temporary, path[1]) != NULL,
+                                      getcwd(path[2], sizeof path[2]) != NULL,
+                                      pattern != NULL && find_folder(pattern, path[3])};
+    gw_aside aside = {.scratch = scratch, .out_fd = out_fd, .may_fail = rescue->may_write};
     double ms = TIME_LEAST_MS + rescue->attempt_seconds * 4000;
+    for (size_t i = 0; i < GW_ASIDE_FOLDERS_MAX; i++)
+        aside.folder[i] = has[i] ? path[i] : NULL;
     return gw_supervisor_run_self(run, argv, &aside, ms < TIME_MOST_MS ? (unsigned)ms : TIME_MOST_MS);
+}
+
+/* Start it with an open file for the verdict. */
+static answer run_and_read(const gwi_rescue *rescue, gw_supervisor *run, char *const *argv, const char *folder)
+{
+    gw_path json, scratch;
+    bool good = gw_path_format(json, NULL, "%s/rehearsal.json", folder) == GW_OK &&
+                gw_path_format(scratch, NULL, "%s/aside", folder) == GW_OK && mkdir(scratch, 0700) == 0;
+    int fd = good ? open(json, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+    answer it = fd >= 0 && run_aside(rescue, run, argv, scratch, fd) ? read_answer(json) : UNKNOWN;
+    if (fd >= 0)
+        close(fd);
+    return it;
 }
 
 /* Rehearse the program with the values in use. */
@@ -88,25 +102,20 @@ static answer rehearse(const gwi_rescue *rescue, gw_supervisor *run)
     char memory[32];
     gwi_temporary folder;
     gwi_command command = {0};
-    gw_path json, scratch;
     answer it = UNKNOWN;
-    if (gwi_temporary_make("rescue", &folder, NULL) != GW_OK)
+    if (!gwi_rescue_command(rescue, &command))
         return UNKNOWN;
-    bool good = gw_path_format(json, NULL, "%s/rehearsal.json", folder.path) == GW_OK &&
-                gw_path_format(scratch, NULL, "%s/aside", folder.path) == GW_OK && mkdir(scratch, 0700) == 0 &&
-                gwi_rescue_command(rescue, &command);
-    size_t count = good ? add_options(rescue->options, json, memory, word) : 0;
-    char **argv = good ? calloc(count + command.count + 1, sizeof *argv) : NULL;
-    if (argv != NULL) {
+    size_t count = add_options(rescue->options, memory, word);
+    char **argv = calloc(count + command.count + 1, sizeof *argv);
+    if (argv != NULL && gwi_temporary_make("rescue", &folder, NULL) == GW_OK) {
         for (size_t i = 0; i < count; i++)
             argv[i] = (char *)(uintptr_t)word[i]; /* execv() changes no argument */
         memcpy(argv + count, command.argv, command.count * sizeof *argv);
-        if (run_aside(rescue, run, argv, scratch))
-            it = read_answer(json);
+        it = run_and_read(rescue, run, argv, folder.path);
+        gwi_temporary_remove(&folder);
     }
     free(argv);
     gwi_command_free(&command);
-    gwi_temporary_remove(&folder);
     return it;
 }
 

@@ -56,6 +56,10 @@ static _Noreturn void be_self(const gw_supervisor *run, char *const *argv, const
     gwi_signals_restore(&run->signals);
     for (int fd = 0; null >= 0 && fd <= 2; fd++)
         dup2(null, fd);
+    if (aside->out_fd == GW_ASIDE_OUT_FD)
+        fcntl(GW_ASIDE_OUT_FD, F_SETFD, 0);
+    else
+        dup2(aside->out_fd, GW_ASIDE_OUT_FD);
     if (gw_aside_enter(aside) || aside->may_fail)
         execv("/proc/self/exe", argv);
     _exit(GW_EXIT_CANNOT_RUN);

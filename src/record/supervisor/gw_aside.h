@@ -1,21 +1,23 @@
-/* Lets a process, and those that it starts, write into a copy of some folders, which is forgotten when they have ended:
- * an overlay in a mount namespace of its own. What they write elsewhere stays. */
+/* Lets a process, and those that it starts, write nothing that stays: a mount namespace of its own, in which some
+ * folders are overlays that are forgotten when the last of these processes has ended, and everything else is read-only.
+ * Shared memory (/dev/shm), sockets and devices are as ever. */
 #ifndef GW_ASIDE_H
 #define GW_ASIDE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { GW_ASIDE_FOLDERS_MAX = 2 };
+enum { GW_ASIDE_FOLDERS_MAX = 4, GW_ASIDE_OUT_FD = 3 };
 
 typedef struct gw_aside {
-    const char *folder[GW_ASIDE_FOLDERS_MAX]; /* absolute paths; NULL: unused */
-    const char *scratch;                      /* an empty folder, outside of these, for what is written: in memory */
+    const char *folder[GW_ASIDE_FOLDERS_MAX]; /* absolute paths that can be written to; NULL: unused */
+    const char *scratch;                      /* an empty folder for what is written, which is kept in memory */
+    int out_fd;                               /* becomes GW_ASIDE_OUT_FD: files cannot be handed over otherwise */
     bool may_fail;                            /* go on without, if the system does not allow it */
 } gw_aside;
 
-/* In a child after fork(), before exec: enter the copy. Returns false if the system does not allow it, or if `scratch`
- * lies in one of the folders; the process should then end. */
+/* In a child after fork(), before exec: enter the namespace. Returns false if the system does not allow it; the process
+ * should then end. */
 bool gw_aside_enter(const gw_aside *aside);
 
 #endif
