@@ -460,7 +460,7 @@ def main():
     parser.add_argument("--build", default=os.environ.get("GPUWHY_BUILD", HERE.parents[1] / "build"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", metavar="REGEX", help="only rows with such a name")
-    parser.add_argument("--quick", action="store_true", help="a few rows that cover all acts, without blind restarts")
+    parser.add_argument("--quick", action="store_true", help="12 fast rows, without blind restarts")
     parser.add_argument("--first", action="store_true", help="only the verdicts on the first starts, without --rescue")
     parser.add_argument("--keep", metavar="FOLDER", help="keep recordings, outputs and verdicts there")
     parser.add_argument("--json", metavar="FILE", help="write one line a row there")
