@@ -90,16 +90,26 @@ static bool cover_all(const gw_aside *aside, const char *scratch)
     return good;
 }
 
+/* CUDA does not start if these are read-only. A checkpoint is not written there. */
+static bool open_devices(void)
+{
+    static const char *const folders[] = {"/proc", "/sys", "/dev"};
+    struct stat info;
+    bool good = true;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
+        good = (stat(folders[i], &info) != 0 || set_read_only(folders[i], false)) && good;
+    return good;
+}
+
 bool gw_aside_enter(const gw_aside *aside)
 {
     gw_path now, scratch;
-    struct stat shared;
     if (getcwd(now, sizeof now) == NULL || !enter_namespaces() || !set_read_only("/", true) ||
         mount("tmpfs", aside->scratch, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700,size=1g") != 0)
         return false;
     /* a descriptor, because an overlay over the folder that has `scratch` hides it */
     int fd = open(aside->scratch, O_PATH | O_CLOEXEC);
     bool good = fd >= 0 && gw_path_format(scratch, NULL, "/proc/self/fd/%d", fd) == GW_OK &&
-                cover_all(aside, scratch) && (stat("/dev/shm", &shared) != 0 || set_read_only("/dev/shm", false));
+                cover_all(aside, scratch) && open_devices();
     return good && chdir(now) == 0; /* the folder that was entered before lies below the overlay */
 }
