@@ -15,7 +15,8 @@ to 120), 11 of 20 (to 140), 4 of 13 (to 153), 5 of 7 (to 160), 5 of 8 (to 168) a
 rows were written with them. Of the 111 logs from 300 on, 0.58 were same or helpful and 5 harmful before rows were
 written: 28 of 51 to 350 (PyTorch, Hugging Face, TensorFlow, JAX, ONNX Runtime, TensorRT, RAPIDS), 22 of 30 from 400
 (servers of language models, image and speech programs), 14 of 30 from 501 (builds, containers, drivers, clusters,
-imaging). 430 to 449 and 502 to 524 were written with their rows.
+imaging). 430 to 449 and 502 to 524 were written with their rows. A reader who knew neither the rows nor these cases then graded
+86 logs that nobody had used: 50 same, 15 helpful, 20 no help, 1 harmful (0.76); before these rows, 0.57 of 60.
 """
 import argparse
 import json
