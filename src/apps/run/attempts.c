@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,9 +289,9 @@ static bool is_free(int port)
     const int on = 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return false;
+        return true;                                          /* not known */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* as the launchers do */
-    bool is = bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+    bool is = bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 || errno != EADDRINUSE;
     close(fd);
     return is;
 }

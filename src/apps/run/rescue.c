@@ -114,7 +114,9 @@ static bool switch_off(const gw_verdict_known *known, gwi_rescued *rescued)
         return false;
     const char *at = known->cure + strlen(begin);
     size_t name_bytes = strcspn(at, "= "), value_bytes = at[name_bytes] == '=' ? strcspn(at + name_bytes + 1, ", ") : 0;
-    if (value_bytes == 0 || name_bytes >= sizeof name || value_bytes >= sizeof value)
+    const char *rest = at + name_bytes + 1 + value_bytes; /* "with the package ..." is a condition */
+    if (value_bytes == 0 || name_bytes >= sizeof name || value_bytes >= sizeof value ||
+        (*rest != '\0' && !gw_begins(rest, ", or ")))
         return false;
     snprintf(name, sizeof name, "%.*s", (int)name_bytes, at);
     snprintf(value, sizeof value, "%.*s", (int)value_bytes, at + name_bytes + 1);
@@ -135,27 +137,34 @@ static bool is_there(const char *folder, size_t bytes, const char *library)
     return is;
 }
 
-/* Leave out the folders of LD_LIBRARY_PATH that contain `library`, or only the folder of the file `path`: the program
- * found the wrong one there. */
+/* True if the file `path`, without links, is in this folder. */
+static bool is_in(const char *path, const char *folder, size_t bytes)
+{
+    gw_path name, real;
+    snprintf(name, sizeof name, "%.*s", (int)bytes, folder);
+    size_t folder_bytes = (size_t)(gw_path_last(path) - path);
+    return realpath(name, real) != NULL && strlen(real) + 1 == folder_bytes && gw_begins(path, real);
+}
+
+/* Leave out the folders of LD_LIBRARY_PATH that contain `library`, or only the folder of the file `path`, if it is
+ * known that the program loaded the wrong one there. */
 static bool leave_out(const char *library, const char *path, gwi_rescued *rescued)
 {
-    size_t path_bytes = path == NULL ? 0 : (size_t)(gw_path_last(path) - path);
     static const char name[] = "LD_LIBRARY_PATH";
     gw_text kept = {0}, out = {0};
     for (const char *at = getenv(name); at != NULL && *at != '\0';) {
         size_t bytes = strcspn(at, ":");
-        bool is_of_path = path_bytes == 0 || (bytes <= path_bytes && strncmp(at, path, bytes) == 0 &&
-                                              strspn(path + bytes, "/") == path_bytes - bytes);
-        gw_text *to = is_of_path && is_there(at, bytes, library) ? &out : &kept;
+        bool is_wrong = path == NULL ? is_there(at, bytes, library) : is_in(path, at, bytes);
+        gw_text *to = is_wrong ? &out : &kept;
         gw_text_addf(to, "%s%.*s", to->bytes > 0 ? ":" : "", (int)bytes, at);
         at += bytes;
         at += *at == ':';
     }
     bool changed = out.bytes > 0 && !kept.failed && setenv(name, gw_text_str(&kept), 1) == 0;
-    if (changed) {
+    if (changed)
         gw_text_addf(&rescued->change, "%s without %s", name, gw_text_str(&out));
+    if (changed && path != NULL)
         gw_text_addf(&rescued->proof, "the program loaded %s from there", library);
-    }
     gw_text_free(&kept);
     gw_text_free(&out);
     return changed;
@@ -292,6 +301,7 @@ void gwi_rescue_look(gwi_rescue *rescue)
             name_checkpoint(rescue);
         return;
     }
+    rescue->checkpoint[0] = '\0'; /* the one of an earlier attempt may be gone */
     if (rescue->options->checkpoints == NULL || !find_newest(rescue->options->checkpoints, rescue->job_ns, path, &ns))
         return;
     rescue->has_checkpoint = true;

@@ -421,7 +421,9 @@ int gwi_cmd_run(int argc, char **argv)
     if (options.help)
         return gwi_manual_print(&gwi_manual_run);
     if (gw_config_process()->value[GW_CONFIG_OFF].number != 0)
-        return run_off(&options, program);
+        return gwi_attempts_begin(&attempts, &options, program, &err) == GW_OK
+                   ? run_off(&options, attempts.command.argv)
+                   : gwi_refuse("run", &err);
     say_limit(&options);
     gwi_output output[] = {
         [RECORDING] = {.option = "-o", .path = options.output, .kind = GWI_OUTPUT_RECORDING},

@@ -145,7 +145,9 @@ static int port_in(const char *text)
     enum { DIGITS_LEAST = 4 }; /* fewer may be a time */
     const char *at = strstr(text, "port: ");
     long port = at == NULL ? 0 : strtol(at + strlen("port: "), NULL, 10);
-    for (at = text; port == 0 && (at = strchr(at, ':')) != NULL; at++)
+    if (port != 0)
+        return port < 65536 ? (int)port : 0;
+    for (at = text; (at = strchr(at, ':')) != NULL; at++) /* the last one: others may be numbers of lines */
         if (strspn(at + 1, "0123456789") >= DIGITS_LEAST)
             port = strtol(at + 1, NULL, 10);
     return port > 0 && port < 65536 ? (int)port : 0;
@@ -167,14 +169,15 @@ static int needed_port(const gw_verdict *verdict)
 /* Return CUDA's number of the card of the run that the system or NVML reports as lost, or -1. */
 static int lost_device(const gwi_case *c)
 {
+    int device = -1;
     const gw_machine *machine = &c->model->machine;
     for (size_t i = 0; i < machine->event_count; i++) {
         const gw_machine_event *event = &machine->event[i];
         bool is_loss = event->kind == GW_MACHINE_CARD_LOST || event->kind == GW_MACHINE_XID;
         if (is_loss && event->is_ours && event->device != GW_NO_DEVICE)
-            return gw_machine_device_of(c->model, event->device);
+            device = gw_machine_device_of(c->model, event->device);
     }
-    return -1;
+    return device;
 }
 
 bool gwi_fill_interventions(const gwi_case *c, gw_verdict *verdict)

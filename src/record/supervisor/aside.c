@@ -13,6 +13,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static bool write_file(const char *path, const char *text)
@@ -112,4 +113,13 @@ bool gw_aside_enter(const gw_aside *aside)
     bool good = fd >= 0 && gw_path_format(scratch, NULL, "/proc/self/fd/%d", fd) == GW_OK &&
                 cover_all(aside, scratch) && open_devices();
     return good && chdir(now) == 0; /* the folder that was entered before lies below the overlay */
+}
+
+bool gw_aside_works(const gw_aside *aside)
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(gw_aside_enter(aside) ? 0 : 1);
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

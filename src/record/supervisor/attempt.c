@@ -60,7 +60,7 @@ static _Noreturn void be_self(const gw_supervisor *run, char *const *argv, const
         fcntl(GW_ASIDE_OUT_FD, F_SETFD, 0);
     else
         dup2(aside->out_fd, GW_ASIDE_OUT_FD);
-    if (gw_aside_enter(aside) || aside->may_fail)
+    if (gw_aside_works(aside) ? gw_aside_enter(aside) : aside->may_fail)
         execv("/proc/self/exe", argv);
     _exit(GW_EXIT_CANNOT_RUN);
 }

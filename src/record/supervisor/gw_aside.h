@@ -19,5 +19,7 @@ typedef struct gw_aside {
 /* In a child after fork(), before exec: enter the namespace. Returns false if the system does not allow it; the process
  * should then end. */
 bool gw_aside_enter(const gw_aside *aside);
+/* True if a child can enter it. A process that has failed to enter may see a file system that is partly read-only. */
+bool gw_aside_works(const gw_aside *aside);
 
 #endif
