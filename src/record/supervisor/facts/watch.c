@@ -260,7 +260,7 @@ static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_d
     char name[64];
     const char *why;
     uint32_t at = 0;
-    if (!is_without_hook(doors, pid, &why))
+    if (!is_without_hook(doors, pid, &why) || gw_process_is_gpuwhy(pid)) /* the relay of a run inside this one */
         return;
     while (at < watch->strange_count && watch->strange[at].pid != (uint32_t)pid)
         at++;
