@@ -420,10 +420,13 @@ int gwi_cmd_run(int argc, char **argv)
         return status;
     if (options.help)
         return gwi_manual_print(&gwi_manual_run);
-    if (gw_config_process()->value[GW_CONFIG_OFF].number != 0)
-        return gwi_attempts_begin(&attempts, &options, program, &err) == GW_OK
-                   ? run_off(&options, attempts.command.argv)
-                   : gwi_refuse("run", &err);
+    if (gw_config_process()->value[GW_CONFIG_OFF].number != 0) {
+        status = gwi_attempts_begin(&attempts, &options, program, &err) == GW_OK
+                     ? run_off(&options, attempts.command.argv)
+                     : gwi_refuse("run", &err);
+        gwi_attempts_free(&attempts);
+        return status;
+    }
     say_limit(&options);
     gwi_output output[] = {
         [RECORDING] = {.option = "-o", .path = options.output, .kind = GWI_OUTPUT_RECORDING},
