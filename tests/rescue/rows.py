@@ -197,11 +197,12 @@ def settings():
                  setting=f"{growth} {xla}", libraries=(tensorflow, torch))
     nccl = "nvidia/nccl/lib/libnccl.so.2.19.3"
     keras = ("site-packages/tensorflow/libtensorflow_cc.so.2", "site-packages/tensorflow-2.16.1.dist-info/METADATA")
-    for name, setting, says, libraries, more in (
-            ("nccl-graphs", "NCCL_CUMEM_ENABLE=0", "capturing the model for CUDA graphs", (nccl,), "driver=12020"),
-            ("keras-legacy", "TF_USE_LEGACY_KERAS=1", "in keras/src/layers/layer.py", keras, "")):
+    # the cure of Keras needs another package, too, so gpuwhy does not set it
+    for name, act, setting, says, libraries, more in (
+            ("nccl-graphs", "setting", "NCCL_CUMEM_ENABLE=0", "capturing the model for CUDA graphs", (nccl,), "driver=12020"),
+            ("keras-legacy", None, "TF_USE_LEGACY_KERAS=1", "in keras/src/layers/layer.py", keras, "")):
         yield Row(name, "python", ["--setting", setting, "--says", says, "--batch", "100", "--sample", "16",
-                                   "--load", "LIB/" + libraries[0]], CAPACITY, "setting", setting=setting, libraries=libraries, more=more)
+                                   "--load", "LIB/" + libraries[0]], CAPACITY, act, setting=setting, libraries=libraries, more=more)
     yield python("stub-python", "--iterations 3", "stub-or-wrong-libcuda", "folder", wrong="stubs", quick=True)
     yield compiled("stub-c", "--iterations 3", "stub-or-wrong-libcuda", "folder", wrong="stubs")
     yield python("compat-python", "--iterations 3", "forward-compat-misuse", "folder", wrong="compat")
