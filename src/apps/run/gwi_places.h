@@ -35,6 +35,8 @@ void gwi_places_free(gwi_places *places);
 gwi_place *gwi_places_find(gwi_places *places, const char *name);
 /* Use another number. Returns false if there is no memory. */
 bool gwi_place_set(gwi_place *place, uint64_t number);
+/* Add "batch 128 instead of 256" to a list of changes. */
+void gwi_place_say(const gwi_place *place, const char *before, gw_text *text);
 /* Copy the command with the values in use. Returns false if there is no memory. */
 bool gwi_places_command(const gwi_places *places, gwi_command *ret_command);
 

@@ -207,6 +207,12 @@ bool gwi_place_set(gwi_place *place, uint64_t number)
     return true;
 }
 
+void gwi_place_say(const gwi_place *place, const char *before, gw_text *text)
+{
+    gw_text_addf(text, "%s%s %s instead of %s", text->bytes > 0 ? ", " : "", place->name, place->value[place->now],
+                 before);
+}
+
 static char *fill(const gwi_places *places, const char *word)
 {
     gw_text filled = {0};

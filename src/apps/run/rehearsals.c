@@ -1,6 +1,7 @@
 /* Rehearses the program of `gpuwhy run --rescue` with other values, and chooses the largest that fit. */
 #include "gwi_rehearsals.h"
 
+#include "gw_array.h"
 #include "gw_json.h"
 #include "gw_say.h"
 #include "gwi_options.h"
@@ -19,8 +20,7 @@ typedef enum answer { FITS_NOT, FITS, UNKNOWN } answer;
 /* ---- one rehearsal ---- */
 
 enum { WORDS_MAX = 32 };
-/* A rehearsal may take so long, and four times as long as the failed attempt, in addition, but no hour: ranks may wait
- * for ever. */
+/* A rehearsal may take TIME_LEAST_MS and four times as long as the failed attempt: ranks may wait for ever. */
 enum { TIME_LEAST_MS = 120000, TIME_MOST_MS = 3600000 };
 
 static size_t add_options(const gw_run_options *options, char memory[32], const char **word)
@@ -129,19 +129,13 @@ bool gwi_rehearsal_lacks_memory(const gwi_rescue *rescue, gw_supervisor *run)
 /* Ascending. */
 typedef struct candidates {
     uint64_t *number; /* owned */
-    size_t count;
+    size_t count, capacity;
 } candidates;
 
-static bool add_candidate(candidates *list, size_t *capacity, uint64_t number)
+static bool add_candidate(candidates *list, uint64_t number)
 {
-    if (list->count == *capacity) {
-        size_t more = *capacity == 0 ? 64 : *capacity * 2;
-        uint64_t *grown = realloc(list->number, more * sizeof *grown);
-        if (grown == NULL)
-            return false;
-        list->number = grown;
-        *capacity = more;
-    }
+    if (!gw_array_room(&list->number, list->count, &list->capacity, sizeof *list->number))
+        return false;
     list->number[list->count++] = number;
     return true;
 }
@@ -151,9 +145,8 @@ static candidates divisors_below(uint64_t product, uint64_t limit)
 {
     enum { TRIED_MAX = 1 << 20 };
     candidates list = {0};
-    size_t capacity = 0;
     for (uint64_t i = 1; i < limit && i <= TRIED_MAX; i++)
-        if (product % i == 0 && !add_candidate(&list, &capacity, i))
+        if (product % i == 0 && !add_candidate(&list, i))
             break;
     return list;
 }
@@ -162,9 +155,8 @@ static candidates multiples_below(uint64_t step, uint64_t limit)
 {
     enum { COUNT_MAX = 1 << 20 };
     candidates list = {0};
-    size_t capacity = 0;
     for (uint64_t i = step; i < limit && list.count < COUNT_MAX; i += step)
-        if (!add_candidate(&list, &capacity, i))
+        if (!add_candidate(&list, i))
             break;
     return list;
 }
@@ -251,10 +243,8 @@ static void say_changes(const gwi_places *places, const kept *it, gwi_rescued *r
 {
     for (size_t i = 0; i < places->count; i++) {
         const gwi_place *place = &places->place[i];
-        const char *value = place->value[place->now];
-        if (it->value[i] != NULL && strcmp(it->value[i], value) != 0)
-            gw_text_addf(&rescued->change, "%s%s %s instead of %s", rescued->change.bytes > 0 ? ", " : "", place->name,
-                         value, it->value[i]);
+        if (it->value[i] != NULL && strcmp(it->value[i], place->value[place->now]) != 0)
+            gwi_place_say(place, it->value[i], &rescued->change);
     }
 }
 
@@ -270,11 +260,16 @@ static void say_proof(const gwi_rescue *rescue, gwi_rescued *rescued)
 
 /* ---- the choice ---- */
 
+static bool has_next(const gwi_place *place)
+{
+    return !place->is_number && place->now + 1 < place->count;
+}
+
 /* Use the next value of the first list that has one left. */
 static bool next_value(gwi_places *places)
 {
     for (size_t i = 0; i < places->count; i++)
-        if (!places->place[i].is_number && places->place[i].now + 1 < places->place[i].count) {
+        if (has_next(&places->place[i])) {
             places->place[i].now++;
             return true;
         }
@@ -351,7 +346,7 @@ static bool can_shrink(gwi_places *places)
             return true;
     }
     for (size_t i = 0; i < places->count; i++)
-        if (!places->place[i].is_number && places->place[i].now + 1 < places->place[i].count)
+        if (has_next(&places->place[i]))
             return true;
     return false;
 }

@@ -67,8 +67,6 @@ static gw_status check(const gw_run_options *options, gw_error *err)
         return gw_fail(err, GW_USAGE,
                        "--rescue and --on cannot be combined; write placeholders such as {batch:256} "
                        "into the command");
-    if (is_on && options->no_attach && options->cure)
-        return gw_fail(err, GW_USAGE, "--cure and --no-attach cannot be combined");
     return GW_OK;
 }
 
@@ -188,12 +186,6 @@ bool gwi_rescue_settings(const gw_verdict *verdict, gwi_rescued *rescued)
 
 /* ---- numbers ---- */
 
-static void say_change(const gwi_place *place, const char *before, gwi_rescued *rescued)
-{
-    gw_text_addf(&rescued->change, "%s%s %s instead of %s", rescued->change.bytes > 0 ? ", " : "", place->name,
-                 place->value[place->now], before);
-}
-
 /* Leave out the card that is lost, and start one process or thread less: {gpus:N} allows that. */
 static bool leave_card(gwi_rescue *rescue, const gw_verdict *verdict, gwi_rescued *rescued)
 {
@@ -219,7 +211,7 @@ static bool leave_card(gwi_rescue *rescue, const gw_verdict *verdict, gwi_rescue
     bool changed = left.bytes > 0 && !left.failed && set("CUDA_VISIBLE_DEVICES", gw_text_str(&left), rescued) &&
                    gwi_place_set(gpus, gpus->number - 1);
     if (changed)
-        say_change(gpus, was, rescued);
+        gwi_place_say(gpus, was, &rescued->change);
     gw_text_free(&left);
     gw_text_free(&before);
     return changed;
@@ -236,7 +228,7 @@ static bool fewer_workers(gwi_rescue *rescue, gwi_rescued *rescued)
     snprintf(was, sizeof was, "%s", workers->value[0]);
     if (!gwi_place_set(workers, workers->number / 2))
         return false;
-    say_change(workers, was, rescued);
+    gwi_place_say(workers, was, &rescued->change);
     return true;
 }
 
