@@ -216,6 +216,14 @@ class Surroundings(Case):
         for element in after["LD_LIBRARY_PATH"].split(":"):
             self.assertTrue(element, "an empty element means the current folder")
 
+    def test_what_is_preloaded_is_loaded_once(self):
+        self.environment.update(LD_PRELOAD="/missing.so", GLIBC_TUNABLES="glibc.malloc.check=0")
+        for stderr in (subprocess.PIPE, subprocess.STDOUT):
+            process = self.start("/usr/bin/env", stdout=subprocess.PIPE, stderr=stderr)
+            out, err = process.communicate(timeout=WAIT_S)
+            self.assertIn(b"GLIBC_TUNABLES=glibc.malloc.check=0\n", out)
+            self.assertEqual((err or out).count(b"'/missing.so' from LD_PRELOAD"), 2, "by gpuwhy and by the program")
+
     def test_the_program_stays_in_the_process_group(self):
         process = self.start("sh", "-c", "cut -d' ' -f5,6 /proc/self/stat", stdout=subprocess.PIPE)
         out, _ = process.communicate(timeout=WAIT_S)

@@ -577,6 +577,21 @@ class Killed(Case):
                                     "all of the file gpuwhy"],
                    int(os.environ.get("GPUWHY_KILLS", "1" if os.environ.get("GPUWHY_SANITIZE") else "4")))
 
+    def test_killed_while_the_program_starts(self):
+        """Once a process exists that is not of gpuwhy's file, the program runs to its end and its output comes."""
+        for _ in range(2 if os.environ.get("GPUWHY_SANITIZE") else 6):
+            process = self.start("sh", "-c", "sleep 0.1; echo one; echo two >&2; exit 7", stderr=subprocess.STDOUT, stdout=subprocess.PIPE)
+            files = {}
+            while process.poll() is None and set(files.values()) <= {os.path.realpath(GPUWHY)}:
+                files = {}
+                for pid in [process.pid, *children_of(process.pid)]:
+                    with contextlib.suppress(OSError):
+                        files[pid] = os.readlink(f"/proc/{pid}/exe")
+            for pid, file in files.items():
+                if file == os.path.realpath(GPUWHY):
+                    os.kill(pid, signal.SIGKILL)
+            self.assertEqual(process.communicate(timeout=WAIT_S)[0], b"one\ntwo\n")
+
     def test_without_the_program_of_the_relay(self):
         """A copy of gpuwhy then does its work."""
         libraries, relay = self.folder / "lib" / "gpuwhy", self.folder / "lib" / "gpuwhy" / "stderr-relay"

@@ -258,7 +258,6 @@ void gwi_limits_restore(void)
 
 static _Noreturn void become(const gwi_start *start, int report_fd)
 {
-    gwi_stderr_enter(start->capture);
     gwi_cudnn_enter(start->cudnn);
     gwi_doors_enter(start->doors, start->options, start->program, start->run_folder, start->handout,
                     start->capture->ring_path);
@@ -267,6 +266,7 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
         _exit(GW_EXIT_CANNOT_RUN); /* the supervisor died before the prctl() call */
     gwi_signals_restore(start->signals);
     gwi_limits_restore();
+    gwi_stderr_execute(start->capture, start->argv, report_fd);
     execvp(start->argv[0], start->argv);
     int why = errno;
     ssize_t ignored = write(report_fd, &why, sizeof why);

@@ -40,9 +40,11 @@ typedef struct gwi_stderr {
 /* Examine our stderr. If `wanted`, prepare to record it; on a terminal, by a file in `run_folder` ("": there is none).
  * Never fails: if stderr cannot be recorded, it stays as it is. */
 void gwi_stderr_begin(gwi_stderr *capture, bool wanted, const char *run_folder);
-/* In the child, before exec: replace stderr, and standard output if it is recorded too. */
-void gwi_stderr_enter(const gwi_stderr *capture);
-/* In the supervisor, after the fork: close the end that the program writes to. */
+/* In the child: start the relay, replace stderr, and standard output if it is recorded too, and execute `argv`. If this
+ * cannot be done by the relay's program, return, and the child must execute it itself. `report_fd` gets the errno of a
+ * failed exec. */
+void gwi_stderr_execute(const gwi_stderr *capture, char *const *argv, int report_fd);
+/* In the supervisor, after the child's exec: close the end that the program writes to. */
 void gwi_stderr_began(gwi_stderr *capture);
 /* Replace the relay if it was killed. Call this when one of our children has ended. */
 void gwi_relay_look(gwi_stderr *capture);

@@ -204,6 +204,16 @@ static void wait_for_end_of(pid_t copier)
         poll(NULL, 0, 20);
 }
 
+void gwi_relay_enter(gwi_stderr_tail *tail, pid_t relay, int writer, bool both)
+{
+    if (relay <= 0)
+        return;
+    atomic_store_explicit(&tail->relay, relay, memory_order_release);
+    dup2(writer, STDERR_FILENO);
+    if (both)
+        dup2(writer, STDOUT_FILENO);
+}
+
 _Noreturn void gwi_relay(int source, gwi_stderr_tail *tail)
 {
     /* These signals are meant for the program. The relay must survive them to copy the last output. */

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +17,26 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- the relay ---- */
+
+/* True if this is the file of our own relay: another program would not execute the user's command. */
+static bool is_relay(const char *path)
+{
+    struct stat stat;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t bytes = fd >= 0 && fstat(fd, &stat) == 0 ? (size_t)stat.st_size : 0;
+    void *file = bytes == 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    bool is_ours = file != MAP_FAILED && memmem(file, bytes, GW_RELAY_MARK, sizeof GW_RELAY_MARK) != NULL;
+    if (file != MAP_FAILED)
+        munmap(file, bytes);
+    if (fd >= 0)
+        close(fd);
+    return is_ours;
+}
 
 /* Make the memory that the relay shares with us. Its own program maps it from a descriptor. */
 static bool make_tail(gwi_stderr *capture)
@@ -28,7 +46,7 @@ static bool make_tail(gwi_stderr *capture)
     bool may_have_file = getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur >= bytes && gw_rare_calls_are_safe();
     capture->tail_fd = may_have_file ? memfd_create(GW_RELAY_FILE, MFD_CLOEXEC) : -1;
     if (capture->tail_fd < 0 || ftruncate(capture->tail_fd, (off_t)bytes) != 0 ||
-        gw_library_find(GW_RELAY_FILE, capture->relay_path, NULL) != GW_OK)
+        gw_library_find(GW_RELAY_FILE, capture->relay_path, NULL) != GW_OK || !is_relay(capture->relay_path))
         capture->relay_path[0] = '\0';
     bool is_shared = capture->relay_path[0] != '\0';
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (is_shared ? 0 : MAP_ANONYMOUS),
@@ -130,6 +148,8 @@ static void dress_pipe(int writing_end)
         fcntl(writing_end, F_SETFL, O_NONBLOCK);
 }
 
+static const char no_relay[] = "cannot start a process that copies stderr";
+
 static void begin_pipe(gwi_stderr *capture)
 {
     int ends[2];
@@ -137,12 +157,11 @@ static void begin_pipe(gwi_stderr *capture)
         capture->not_recorded = "cannot create a pipe for stderr";
     } else {
         dress_pipe(ends[1]);
-        capture->relay_pid = make_tail(capture) ? start_relay(capture, ends[0]) : 0;
-        if (capture->relay_pid > 0)
-            atomic_store_explicit(&capture->tail->supervisor, getpid(), memory_order_release);
         capture->source_fd = ends[0];
         capture->child_fd = ends[1];
-        if (capture->relay_pid == 0)
+        if (make_tail(capture))
+            atomic_store_explicit(&capture->tail->supervisor, getpid(), memory_order_release);
+        else
             gwi_stderr_end(capture);
     }
 }
@@ -186,23 +205,83 @@ void gwi_stderr_begin(gwi_stderr *capture, bool wanted, const char *run_folder)
     else
         capture->not_recorded = "stderr is neither a file, a pipe nor a terminal";
     if (capture->not_recorded == NULL && capture->file_fd < 0 && capture->child_fd < 0)
-        capture->not_recorded = "cannot start a process that copies stderr";
+        capture->not_recorded = no_relay;
     capture->with_stdout = capture->not_recorded == NULL && is_also_stdout(&ours);
 }
 
-void gwi_stderr_enter(const gwi_stderr *capture)
+/* ---- in the child ---- */
+
+/* Return our environment for the relay's program: what the program is to preload must not be loaded here. Returns NULL
+ * if memory is short. */
+static char **hold_environment(void)
 {
-    if (capture->child_fd >= 0)
-        dup2(capture->child_fd, STDERR_FILENO);
-    if (capture->child_fd >= 0 && capture->with_stdout)
-        dup2(capture->child_fd, STDOUT_FILENO);
+    static const char mark[] = {GW_RELAY_HOLDS, '\0'};
+    static const char *const held[] = {"LD_", "GLIBC_TUNABLES=", mark};
+    size_t count = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **environment = calloc(count + 1, sizeof *environment);
+    for (size_t i = 0; environment != NULL && i < count; i++) {
+        environment[i] = environ[i];
+        for (size_t k = 0; k < sizeof held / sizeof held[0]; k++)
+            if (gw_begins(environ[i], held[k]) && asprintf(&environment[i], "%c%s", GW_RELAY_HOLDS, environ[i]) < 0)
+                return NULL;
+    }
+    return environment;
 }
+
+/* Execute the relay's program, which starts the relay and then executes the program. Returns if it cannot. */
+static void execute_starter(const gwi_stderr *capture, char *const *program, int report_fd)
+{
+    enum { FIRST = GW_RELAY_PROGRAM };
+    const int fds[] = {capture->source_fd, capture->tail_fd, capture->child_fd, report_fd};
+    char number[4][12];
+    gw_path path;
+    char both[] = "both", one[] = "stderr";
+    size_t count = 0;
+    while (program[count] != NULL)
+        count++;
+    char **argv = calloc(FIRST + count + 1, sizeof *argv), **environment = hold_environment();
+    if (capture->relay_path[0] == '\0' || argv == NULL || environment == NULL)
+        return;
+    memcpy(path, capture->relay_path, sizeof path);
+    argv[0] = path;
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(number[i], sizeof number[i], "%d", fds[i]);
+        argv[1 + i] = number[i];
+        fcntl(fds[i], F_SETFD, 0);
+    }
+    argv[FIRST - 1] = capture->with_stdout ? both : one;
+    memcpy(argv + FIRST, program, count * sizeof *argv);
+    execve(path, argv, environment);
+    for (size_t i = 0; i < 4; i++)
+        fcntl(fds[i], F_SETFD, FD_CLOEXEC);
+}
+
+void gwi_stderr_execute(const gwi_stderr *capture, char *const *argv, int report_fd)
+{
+    if (capture->child_fd < 0)
+        return;
+    execute_starter(capture, argv, report_fd);
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0)
+        gwi_relay(capture->source_fd, capture->tail);
+    gwi_relay_enter(capture->tail, pid, capture->child_fd, capture->with_stdout);
+}
+
+/* ---- in the supervisor ---- */
 
 void gwi_stderr_began(gwi_stderr *capture)
 {
-    if (capture->child_fd >= 0)
-        close(capture->child_fd);
+    if (capture->child_fd < 0)
+        return;
+    close(capture->child_fd);
     capture->child_fd = -1;
+    capture->relay_pid = atomic_load_explicit(&capture->tail->relay, memory_order_acquire);
+    if (capture->relay_pid == 0) {
+        gwi_stderr_end(capture);
+        capture->not_recorded = no_relay;
+    }
 }
 
 /* ---- reading ---- */
@@ -316,7 +395,8 @@ void gwi_stderr_end(gwi_stderr *capture)
 {
     if (capture->file_fd >= 0)
         close(capture->file_fd);
-    gwi_stderr_began(capture);
+    if (capture->child_fd >= 0)
+        close(capture->child_fd);
     if (capture->source_fd >= 0)
         close(capture->source_fd);
     if (capture->tail_fd >= 0)

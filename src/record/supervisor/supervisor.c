@@ -103,14 +103,18 @@ static void say_nested(const gw_supervisor *run)
     close(fd);
 }
 
-static int start(gw_supervisor *run)
+static void record_capture(gw_supervisor *run)
 {
-    gwi_stderr_begin(&run->capture, !run->options.no_stderr, run->run_folder);
-    gwi_doors_stderr(&run->doors, &run->program, run->run_folder, &run->capture);
     if (run->capture.not_recorded != NULL)
         gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_NOT_RECORDED), "%s", run->capture.not_recorded);
     if (run->capture.with_stdout)
         gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_WITH_STDOUT), "both are the same file or pipe");
+}
+
+static int start(gw_supervisor *run)
+{
+    gwi_stderr_begin(&run->capture, !run->options.no_stderr, run->run_folder);
+    gwi_doors_stderr(&run->doors, &run->program, run->run_folder, &run->capture);
     gwi_start how = {.argv = run->argv,
                      .program = &run->program,
                      .options = &run->options,
@@ -125,6 +129,7 @@ static int start(gw_supervisor *run)
     int why = 0;
     gw_status st = gwi_child_start(&how, &run->child, &why, &err);
     gwi_stderr_began(&run->capture);
+    record_capture(run);
     if (st == GW_OK) {
         run->started_at_ns = gwi_record_now_ns(&run->record);
         gwi_senses_begin(&run->senses, &run->record, &run->options, &run->doors, run->child);
