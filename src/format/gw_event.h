@@ -497,6 +497,7 @@ enum {
 /* Keys of META items: the plan of --inject, and "on" or "exit" with --fence. */
 #define GW_META_INJECT "option.inject"
 #define GW_META_FENCE  "option.fence"
+#define GW_META_LEAKS  "option.leaks" /* "strict" */
 /* Exit status of a process that --fence=exit ended. */
 enum { GW_FENCE_EXIT_STATUS = 79 };
 

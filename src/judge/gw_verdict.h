@@ -156,6 +156,26 @@ typedef struct gw_verdict_leak {
     gw_where *where; /* owned; NULL: not known */
 } gw_verdict_leak;
 
+/* Phases of one process that have the same name, apart from a number at its end: the turns of a loop, such as folds. At
+ * the end of the last turn, the process held more device memory than at the end of the first one. */
+typedef struct gw_verdict_turns {
+    char *phase; /* owned; name of the last turn */
+    uint32_t pid;
+    uint64_t count; /* of turns */
+    uint64_t bytes; /* how much more */
+} gw_verdict_turns;
+
+/* Device memory, and managed memory, that a run left to the driver although it ended well. */
+typedef struct gw_verdict_unfreed {
+    bool is_strict;              /* --leaks strict: all of it is in `leaks`, too */
+    const char *unknown_because; /* static, or borrowed from the verdict's `incomplete`; NULL: it is known */
+    uint64_t bytes;              /* allocated and never freed, or destroyed with its context */
+    gw_verdict_leak *place;      /* owned; by process, the 16 largest of each, the largest first */
+    size_t place_count;
+    gw_verdict_turns *turns; /* owned; only those of which `bytes` is not 0 */
+    size_t turns_count;
+} gw_verdict_unfreed;
+
 /* An attempt of `gpuwhy run --restart` or --rescue. */
 typedef struct gw_verdict_attempt {
     uint32_t number;                    /* from 1 */
@@ -257,6 +277,7 @@ typedef struct gw_verdict {
     } * gpus;
     size_t gpu_count;
     gw_verdict_peak peak;
+    char *incomplete;          /* owned; what the recording lacks of the run, not a sentence; NULL: nothing */
     bool is_coverage_known;    /* the next two fields are valid; false: no recording was judged */
     size_t observed_count;     /* number of processes whose driver calls were recorded */
     gw_string_list unobserved; /* parts of the run that were not observed, one sentence each */
@@ -280,6 +301,7 @@ typedef struct gw_verdict {
     size_t kept_count;
     gw_verdict_leak *leaks; /* only for a clean run; by process, the 64 largest of each first */
     size_t leak_count;
+    gw_verdict_unfreed unfreed;
     gw_verdict_rehearsal *rehearsal; /* owned; NULL: the run was no rehearsal */
     gw_verdict_attempt *attempts;    /* owned; in order, up to the judged one; empty without --restart */
     size_t attempt_count;

@@ -450,6 +450,8 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     heed_alternatives(verdict);
     if (verdict->status == GW_VERDICT_FAULT && (!gwi_fill_failure(c, verdict) || !gwi_fill_kept(c, verdict)))
         return false;
+    if (!gwi_fill_incomplete(c->model, verdict))
+        return false;
     if (verdict->status == GW_VERDICT_CLEAN && !gwi_fill_leaks(c, verdict))
         return false;
     if (!gwi_say_advice(c, verdict->status, &verdict->advice))
@@ -460,7 +462,7 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     if (!gwi_fill_rehearsal(c, verdict) || !gwi_fill_interventions(c, verdict) || !gwi_fill_run(c, verdict))
         return false;
     gwi_fill_peak(c->model, verdict);
-    return gwi_fill_known(c, verdict);
+    return gwi_fill_unfreed(c, verdict) && gwi_fill_known(c, verdict);
 }
 
 static gw_status judge(gwi_case *c, const gw_log *log, gw_verdict **ret_verdict, gw_error *err)

@@ -1,24 +1,56 @@
-/* The peak of a run's device memory. It is unknown if anything is missing that could have made it higher. */
+/* What the recording of a run lacks, and the peak of its device memory. The peak is unknown if anything is missing that
+ * could have made it higher. */
 #include "gwi_peak.h"
 
-/* True if allocations or frees of the process may be missing in the recording. */
-static bool is_partly_recorded(const gw_process *process)
+#include "gw_text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Append what the recording of the process lacks. */
+static void add_lost(const gw_process *process, gw_text *text)
 {
-    return process->lost_events > 0 || process->lost_threads > 0;
+    if (process->lost_events > 0)
+        gw_text_addf(text, "%" PRIu64 " %s lost because a buffer was full", process->lost_events,
+                     process->lost_events == 1 ? "event was" : "events were");
+    else if (process->lost_threads > 0)
+        gw_text_addf(text, "the calls of %" PRIu64 " %s not recorded", process->lost_threads,
+                     process->lost_threads == 1 ? "thread were" : "threads were");
+    else if (process->is_several)
+        gw_text_add_str(text, "processes of several pid namespaces had the same pid");
 }
 
+bool gwi_fill_incomplete(const gw_model *model, gw_verdict *verdict)
+{
+    gw_text text = {0};
+    if (!verdict->is_coverage_known)
+        gw_text_add_str(&text, "no recording was judged");
+    else if (verdict->observed_count == 0)
+        gw_text_add_str(&text, "no CUDA driver call was observed");
+    else if (model->truncated)
+        gw_text_add_str(&text, "the recording was cut");
+    else if (model->damaged_count > 0)
+        gw_text_add_str(&text, "the recording is damaged");
+    else if (gw_model_fact(model, GW_FACT_DROPPED_EVENTS) != NULL)
+        gw_text_add_str(&text, "old events were dropped to keep the recording small");
+    for (size_t i = 0; i < model->process_count && text.bytes == 0; i++)
+        add_lost(&model->process[i], &text);
+    if (text.bytes == 0 && verdict->unobserved.count > 0)
+        gw_text_addf(&text, "part of the run was not observed: %s", verdict->unobserved.item[0]);
+    verdict->incomplete = text.bytes == 0 ? NULL : strdup(gw_text_str(&text));
+    bool good = !text.failed && (text.bytes == 0 || verdict->incomplete != NULL);
+    gw_text_free(&text);
+    return good;
+}
+
+/* True if the peaks of cards are known. The element for all cards beyond the first 16 has their sum, which is not the
+ * peak of one card. */
 static bool is_complete(const gw_model *model, const gw_verdict *verdict)
 {
-    if (!verdict->is_coverage_known || verdict->observed_count == 0 || verdict->unobserved.count > 0 ||
-        model->truncated || model->damaged_count > 0 || gw_model_fact(model, GW_FACT_DROPPED_EVENTS) != NULL)
-        return false;
-    for (size_t i = 0; i < model->process_count; i++) {
-        const gw_process *process = &model->process[i];
-        /* the element for all other devices has their sum, which is not the peak of one card */
-        if (is_partly_recorded(process) || process->is_several || process->usage[GW_MODEL_DEVICE_BEYOND].used)
-            return false;
-    }
-    return true;
+    bool is_beyond = false;
+    for (size_t i = 0; i < model->process_count; i++)
+        is_beyond = is_beyond || model->process[i].usage[GW_MODEL_DEVICE_BEYOND].used;
+    return verdict->incomplete == NULL && !is_beyond;
 }
 
 void gwi_fill_peak(const gw_model *model, gw_verdict *verdict)

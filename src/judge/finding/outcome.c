@@ -60,13 +60,21 @@ static void kept_free(gw_verdict *verdict)
     free(verdict->wrong_driver);
 }
 
-static void leaks_free(gw_verdict *verdict)
+static void leaks_free(gw_verdict_leak *leak, size_t count)
 {
-    for (size_t i = 0; i < verdict->leak_count; i++) {
-        free(verdict->leaks[i].call);
-        gwi_where_free(verdict->leaks[i].where);
+    for (size_t i = 0; i < count; i++) {
+        free(leak[i].call);
+        gwi_where_free(leak[i].where);
     }
-    free(verdict->leaks);
+    free(leak);
+}
+
+static void unfreed_free(gw_verdict_unfreed *unfreed)
+{
+    leaks_free(unfreed->place, unfreed->place_count);
+    for (size_t i = 0; i < unfreed->turns_count; i++)
+        free(unfreed->turns[i].phase);
+    free(unfreed->turns);
 }
 
 static void attempts_free(gw_verdict *verdict)
@@ -145,7 +153,9 @@ void gw_verdict_free(gw_verdict *verdict)
     free(verdict->log);
     question_free(verdict->question);
     kept_free(verdict);
-    leaks_free(verdict);
+    leaks_free(verdict->leaks, verdict->leak_count);
+    unfreed_free(&verdict->unfreed);
+    free(verdict->incomplete);
     attempts_free(verdict);
     gwi_list_free(&verdict->interventions);
     free(verdict);

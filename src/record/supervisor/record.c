@@ -370,6 +370,8 @@ static void put_options(gwi_record *record, const gw_run_options *options)
         put_meta(record, GW_META_INJECT, options->inject);
     if (options->fence != NULL)
         put_meta(record, GW_META_FENCE, options->fence[0] == '\0' ? "on" : options->fence);
+    if (options->leaks != NULL)
+        put_meta(record, GW_META_LEAKS, options->leaks);
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (flags[i].is_set)
             put_meta(record, flags[i].key, "1");

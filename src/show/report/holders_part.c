@@ -63,65 +63,37 @@ static void leak_row(gwi_part *at, const gw_verdict_leak *leak)
     gw_text_add_str(at->page, "</code></td></tr>\n");
 }
 
-/* Append the reason why frees may be missing in the recording. Returns false if it is complete. */
-static bool why_incomplete(const gwi_part *at, gw_text *text)
+/* Append a paragraph that ends with the reason why frees may be missing in the recording. */
+static void add_why(gwi_part *at, const char *begin)
 {
-    const gw_model *model = at->model;
-    uint64_t events = 0, threads = 0;
-    bool is_several = false;
-    for (size_t i = 0; i < model->process_count; i++) {
-        is_several = is_several || model->process[i].is_several;
-        events = gwi_sum(events, model->process[i].lost_events);
-        threads = gwi_sum(threads, model->process[i].lost_threads);
-    }
-    if (events > 0)
-        gw_text_addf(text, "%" PRIu64 " %s lost because a buffer was full", events,
-                     events == 1 ? "event was" : "events were");
-    else if (threads > 0)
-        gw_text_addf(text, "the calls of %" PRIu64 " %s not recorded", threads,
-                     threads == 1 ? "thread were" : "threads were");
-    else if (model->truncated)
-        gw_text_add_str(text, "the recording was cut");
-    else if (model->damaged_count > 0)
-        gw_text_add_str(text, "the recording is damaged");
-    else if (gw_model_fact(model, GW_FACT_DROPPED_EVENTS) != NULL)
-        gw_text_add_str(text, "old events were dropped to keep the recording small");
-    else if (is_several)
-        gw_text_add_str(text, "processes of several pid namespaces had the same pid");
-    else if (at->run->verdict->unobserved.count > 0)
-        gw_text_add_str(text, "part of the run was not observed");
-    return text->bytes > 0;
+    gw_text_addf(at->page, "<p>%s", begin);
+    gwi_html(at->page, at->run->verdict->incomplete);
+    gw_text_add_str(at->page, ".</p>\n");
 }
 
 static void no_leaks(gwi_part *at)
 {
-    gw_text why = {0};
     if (at->run->verdict->status != GW_VERDICT_CLEAN)
         gw_text_add_str(at->page, "<p>Leaks are only listed for runs that end well. If a leak caused a failure, the "
                                   "verdict says so.</p>\n");
     else if (at->run->path == NULL)
         gw_text_add_str(at->page, "<p>Unknown: a memory snapshot does not show what is freed later.</p>\n");
-    else if (why_incomplete(at, &why))
-        gw_text_addf(at->page, "<p>Unknown: no leak was found, but %s.</p>\n", gw_text_str(&why));
+    else if (at->run->verdict->incomplete != NULL)
+        add_why(at, "Unknown: no leak was found, but ");
     else
         gw_text_add_str(at->page, "<p>No leak was found.</p>\n");
-    at->failed = at->failed || why.failed;
-    gw_text_free(&why);
 }
 
 static void leaks(gwi_part *at)
 {
     const gw_verdict *verdict = at->run->verdict;
-    gw_text why = {0};
     gw_text_add_str(at->page, "<h4>Leaks</h4>\n");
     if (verdict->leak_count == 0) {
         no_leaks(at);
         return;
     }
-    if (why_incomplete(at, &why))
-        gw_text_addf(at->page, "<p>Some of these may have been freed: %s.</p>\n", gw_text_str(&why));
-    at->failed = at->failed || why.failed;
-    gw_text_free(&why);
+    if (verdict->incomplete != NULL)
+        add_why(at, "Some of these may have been freed: ");
     gw_text_add_str(
         at->page, "<div class=\"wide\"><table id=\"leaks-table\"><tr><th>Never freed</th><th>Objects</th><th>Kind</th>"
                   "<th>Call</th><th>Place</th></tr>\n");

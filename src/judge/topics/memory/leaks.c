@@ -104,14 +104,18 @@ static bool is_more_than_a_window(const gw_group *group, uint64_t left)
     return left > WINDOW_MAX || (left >= COUNT_MIN && given_back * GIVEN_PART > group->alloc_count);
 }
 
+static bool is_device_memory(const gw_group *group)
+{
+    return group->cls <= GW_CLASS_DEVICE_LAST || group->cls == GW_CLASS_MANAGED;
+}
+
 static bool is_memory_leak(const gw_process *process, const gw_group *group)
 {
     const uint64_t bytes_min = 1u << 20;
     uint64_t left = left_of(group);
-    return (group->cls <= GW_CLASS_DEVICE_LAST || group->cls == GW_CLASS_MANAGED) &&
-           is_more_than_a_window(group, left) && group->step_count * 2 >= group->alloc_count &&
-           left * group->bytes >= bytes_min && left * 2 >= group->alloc_count && grows_on(group) &&
-           goes_on(process, group, process->alloc_order);
+    return is_device_memory(group) && is_more_than_a_window(group, left) &&
+           group->step_count * 2 >= group->alloc_count && left * group->bytes >= bytes_min &&
+           left * 2 >= group->alloc_count && grows_on(group) && goes_on(process, group, process->alloc_order);
 }
 
 /* True if the program launched far more kernels after its last request for memory than in eight iterations of the loop.
@@ -159,6 +163,19 @@ static void find_memory(const gw_process *process, group_range of, found_list *l
     for (size_t i = 0; i < of.count; i++)
         if (is_memory_leak(process, of.group[i]))
             add_found(list, of.group[i], NULL, left_of(of.group[i]));
+}
+
+/* Find all memory that the process did not free. */
+static void find_unfreed(group_range of, found_list *list)
+{
+    for (size_t i = 0; i < of.count; i++)
+        if (is_device_memory(of.group[i]) && left_of(of.group[i]) > 0 && of.group[i]->bytes > 0)
+            add_found(list, of.group[i], NULL, left_of(of.group[i]));
+}
+
+static bool is_strict(const gwi_case *c)
+{
+    return gw_model_meta(c->model, GW_META_LEAKS) != NULL;
 }
 
 /* True for memory of any kind. Also true for address reservations, because a model that is loaded into mapped memory
@@ -258,6 +275,10 @@ static bool say(const gwi_case *c, gw_verdict *verdict, const found *it)
     gw_bytes_text(all, bytes_of(it));
     gw_bytes_text(one, group->bytes);
     gwi_at(c, group->site, at);
+    if (it->kind == NULL && is_strict(c))
+        return gwi_list_addf(&verdict->advice, "leak: %s in %" PRIu64 " block%s of %s by %s%s, never freed", all,
+                             it->left, it->left == 1 ? "" : "s", one,
+                             gwi_call_text(call, gw_model_fn_name(c->model, group->fn)), at);
     if (it->kind == NULL)
         return gwi_list_addf(
             &verdict->advice,
@@ -276,12 +297,12 @@ static bool say(const gwi_case *c, gw_verdict *verdict, const found *it)
                          group->alloc_count, noun, one, at, it->left, all, verb, first_s, last_s);
 }
 
-static bool list_one(const gwi_case *c, gw_verdict *verdict, const found *it)
+static bool list_one(const gwi_case *c, gw_verdict_leak **leaks, size_t *count, const found *it)
 {
     const gw_group *group = it->group;
-    if (!gw_array_more(&verdict->leaks, verdict->leak_count, sizeof *verdict->leaks))
+    if (!gw_array_more(leaks, *count, sizeof **leaks))
         return false;
-    gw_verdict_leak *leak = &verdict->leaks[verdict->leak_count++];
+    gw_verdict_leak *leak = &(*leaks)[(*count)++];
     *leak = (gw_verdict_leak){.kind = gw_class_text((gw_class)group->cls),
                               .call = strdup(gw_model_fn_name(c->model, group->fn)),
                               .pid = group->pid,
@@ -344,21 +365,31 @@ static bool say_rest(const gwi_case *c, const gw_process *process, gw_verdict *v
                gw_bytes_text(bytes, other), process->pid);
 }
 
+/* Sort the list, and append its `listed` largest elements to `leaks`. Returns false if memory runs out. */
+static bool list_largest(const gwi_case *c, found_list *list, size_t listed, gw_verdict_leak **leaks, size_t *count)
+{
+    bool good = !list->failed;
+    if (list->count > 0)
+        qsort(list->item, list->count, sizeof list->item[0], by_weight);
+    for (size_t i = 0; i < listed && good; i++)
+        good = list_one(c, leaks, count, &list->item[i]);
+    return good;
+}
+
 static bool list_process(const gwi_case *c, const gw_process *process, group_range range, gw_verdict *verdict)
 {
     enum { LISTED_MAX = 64 };
     found_list list = {.count = 0};
     if (process->is_several) /* advise_losses() reports it */
         return true;
-    find_memory(process, range, &list);
+    if (!is_strict(c))
+        find_memory(process, range, &list);
     find_handles(process, range, &list);
     drop_filled(c->model, process, &list);
+    if (is_strict(c))
+        find_unfreed(range, &list);
     size_t listed = list.count < LISTED_MAX ? list.count : LISTED_MAX;
-    bool good = !list.failed;
-    if (list.count > 0)
-        qsort(list.item, list.count, sizeof list.item[0], by_weight);
-    for (size_t i = 0; i < listed && good; i++)
-        good = list_one(c, verdict, &list.item[i]);
+    bool good = list_largest(c, &list, listed, &verdict->leaks, &verdict->leak_count);
     good = good && say_found(c, verdict, &list) && say_doubts(process, verdict, &list, listed) &&
            say_rest(c, process, verdict, &list);
     free(list.item);
@@ -389,7 +420,10 @@ static group_range groups_of(const gw_group *const *group, size_t count, uint32_
     return (group_range){group + low, end - low};
 }
 
-bool gwi_fill_leaks(const gwi_case *c, gw_verdict *verdict)
+typedef bool on_process(const gwi_case *c, const gw_process *process, group_range range, gw_verdict *verdict);
+
+/* Call a function for each process. Returns false if it does, or if memory runs out. */
+static bool for_each_process(const gwi_case *c, gw_verdict *verdict, on_process *call)
 {
     const gw_model *model = c->model;
     const gw_group **group = malloc((model->group_count + 1) * sizeof(const gw_group *));
@@ -401,8 +435,126 @@ bool gwi_fill_leaks(const gwi_case *c, gw_verdict *verdict)
         qsort(group, count, sizeof(const gw_group *), by_pid);
     for (size_t i = 0; i < model->process_count && good; i++) {
         group_range range = groups_of((const gw_group *const *)group, count, model->process[i].pid);
-        good = list_process(c, &model->process[i], range, verdict);
+        good = call(c, &model->process[i], range, verdict);
     }
     free(group);
     return good;
+}
+
+bool gwi_fill_leaks(const gwi_case *c, gw_verdict *verdict)
+{
+    return for_each_process(c, verdict, list_process);
+}
+
+/* ---- what was not freed, whether or not it is a leak ---- */
+
+/* Return the length of a phase's name without the number at its end. */
+static size_t name_bytes(const char *name)
+{
+    size_t bytes = strlen(name);
+    while (bytes > 0 && name[bytes - 1] >= '0' && name[bytes - 1] <= '9')
+        bytes--;
+    return bytes;
+}
+
+/* The turns of a loop. */
+typedef struct loop {
+    const gw_phase *last;   /* the phase of the last turn */
+    uint64_t count;         /* of turns */
+    uint64_t first, newest; /* live bytes at the end of the first turn, and at the last known moment since then */
+} loop;
+
+/* True if the phase is a turn of the loop. */
+static bool is_turn(const loop *it, const gw_phase *phase)
+{
+    size_t bytes = name_bytes(phase->name);
+    return it->last->pid == phase->pid && bytes == name_bytes(it->last->name) &&
+           memcmp(it->last->name, phase->name, bytes) == 0;
+}
+
+/* Take the phase as one more turn of a known loop, or as the first turn of a new one. `next` is the phase after it;
+ * NULL: the process has none, so the end of this turn is not known. */
+static void take_turn(loop *loops, size_t *count, size_t room, const gw_phase *phase, const gw_phase *next)
+{
+    size_t at = 0;
+    while (at < *count && !is_turn(&loops[at], phase))
+        at++;
+    if (at == room)
+        return;
+    if (at == *count)
+        loops[(*count)++] = (loop){0};
+    loop *it = &loops[at];
+    it->last = phase;
+    it->count++;
+    it->newest = next == NULL ? phase->live_bytes : next->live_bytes;
+    if (it->count == 1)
+        it->first = it->newest;
+}
+
+static bool add_turns(const gwi_case *c, gw_verdict *verdict, const loop *it)
+{
+    gw_verdict_unfreed *unfreed = &verdict->unfreed;
+    char bytes[GW_BYTES_TEXT_MAX];
+    uint64_t more = it->newest > it->first ? it->newest - it->first : 0;
+    if (more == 0 || it->count < 2)
+        return true;
+    if (!gw_array_more(&unfreed->turns, unfreed->turns_count, sizeof *unfreed->turns))
+        return false;
+    gw_verdict_turns *turns = &unfreed->turns[unfreed->turns_count++];
+    *turns = (gw_verdict_turns){strdup(it->last->name), it->last->pid, it->count, more};
+    return turns->phase != NULL &&
+           (!is_strict(c) ||
+            gwi_list_addf(&verdict->advice,
+                          "leak: pid %u held %s more after turn %" PRIu64 " (phase %s) than after the first turn",
+                          turns->pid, gw_bytes_text(bytes, more), turns->count, turns->phase));
+}
+
+/* Compare the device memory at the ends of phases that are turns of one loop. The first turn may set up what the later
+ * ones use. */
+static bool list_turns(const gwi_case *c, gw_verdict *verdict)
+{
+    enum { LOOPS_MAX = 64 };
+    loop loops[LOOPS_MAX];
+    size_t count = 0;
+    const gw_model *model = c->model;
+    for (size_t i = 0; i < model->phase_count; i++) {
+        const gw_phase *phase = &model->phase[i], *next = i + 1 < model->phase_count ? phase + 1 : NULL;
+        if (phase->name != NULL)
+            take_turn(loops, &count, LOOPS_MAX, phase, next != NULL && next->pid == phase->pid ? next : NULL);
+    }
+    bool good = true;
+    for (size_t i = 0; i < count && good; i++)
+        good = add_turns(c, verdict, &loops[i]);
+    return good;
+}
+
+static bool list_unfreed(const gwi_case *c, const gw_process *process, group_range range, gw_verdict *verdict)
+{
+    gw_verdict_unfreed *unfreed = &verdict->unfreed;
+    enum { PLACES_MAX = 16 }; /* each one has a stack */
+    found_list list = {.count = 0};
+    if (process->alive_at_end)
+        unfreed->unknown_because = "a process of the run was still running at the end";
+    find_unfreed(range, &list);
+    for (size_t i = 0; i < list.count; i++)
+        unfreed->bytes += bytes_of(&list.item[i]);
+    bool good = list_largest(c, &list, list.count < PLACES_MAX ? list.count : PLACES_MAX, &unfreed->place,
+                             &unfreed->place_count);
+    free(list.item);
+    return good;
+}
+
+bool gwi_fill_unfreed(const gwi_case *c, gw_verdict *verdict)
+{
+    gw_verdict_unfreed *unfreed = &verdict->unfreed;
+    unfreed->is_strict = is_strict(c);
+    if (verdict->status != GW_VERDICT_CLEAN || c->model->asked_phase != NULL)
+        unfreed->unknown_because = "no good end of the program is known";
+    else if (verdict->rehearsal != NULL)
+        unfreed->unknown_because = "it was a rehearsal";
+    else if (verdict->incomplete != NULL)
+        unfreed->unknown_because = verdict->incomplete;
+    else if (c->model->group_count > 0 && c->model->group[0].alloc_count > 0)
+        unfreed->unknown_because = "there are too many places that made objects";
+    return unfreed->unknown_because != NULL || (for_each_process(c, verdict, list_unfreed) && list_turns(c, verdict));
 }

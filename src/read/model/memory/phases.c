@@ -6,6 +6,14 @@
 
 enum { PHASES_MAX = 1 << 16 };
 
+static uint64_t live_bytes(const gw_process *process)
+{
+    uint64_t bytes = 0;
+    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
+        bytes += process->usage[device].live_bytes + process->usage[device].class_bytes[GW_CLASS_MANAGED];
+    return bytes;
+}
+
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
     /* count the first failure of the new phase as new, even if it equals the last failure */
@@ -14,7 +22,9 @@ void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *even
         !gwi_room(model, &model->phase, model->phase_count, &model->inner->phase_capacity, sizeof(gw_phase)))
         return;
     gw_phase *phase = &model->phase[model->phase_count];
-    *phase = (gw_phase){.t_ns = event->arg[0] <= event->t_ns ? event->t_ns - event->arg[0] : 0, .pid = event->pid};
+    *phase = (gw_phase){.t_ns = event->arg[0] <= event->t_ns ? event->t_ns - event->arg[0] : 0,
+                        .pid = event->pid,
+                        .live_bytes = live_bytes(&model->process[process->index])};
     if (event->text != NULL)
         phase->name = gwi_copy_bytes(model, event->text, event->text_bytes);
     model->phase_count++;
