@@ -3,6 +3,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_folder.h"
+#include "gwi_gate.h"
 #include "gwi_job.h"
 #include "gwi_judge.h"
 #include "gwi_manual.h"
@@ -40,6 +41,8 @@
     X(STRING, const char *, bundle, "--bundle", "FILE", NULL,                                                          \
       "also write the whole verdict, the versions and this machine's system into a file for a bug report, with "       \
       "secrets masked (- is standard output, in place of the verdict)")                                                \
+    X(STRING, const char *, fail_on, "--fail-on", "leak|CAUSE|any[,..]", NULL,                                         \
+      "exit with 123 if the verdict is one of these; any: a fault or a leak, or unknown")                              \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
     X(FLAG, bool, store, "--store", NULL, NULL,                                                                        \
       "with slurm:JOBID: write the verdict into the file gpuwhy.txt beside the recordings, not to standard output")    \
@@ -111,7 +114,8 @@ static bool is_bundle_alone(const explain_options *options)
     return path != NULL && (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0);
 }
 
-static int show(const gw_verdict *verdict, bool running, const explain_options *options)
+/* Print the verdict, and return the exit status without --fail-on. */
+static int print(const gw_verdict *verdict, bool running, const explain_options *options)
 {
     gw_error err;
     if (options->output != NULL && write_bundle(verdict, running, options->output, &err) != GW_OK)
@@ -125,6 +129,12 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
     else if (gwi_verdict_write_json(verdict, NULL, &err) != GW_OK)
         status = fail(&err);
     return status;
+}
+
+static int show(const gw_verdict *verdict, bool running, const explain_options *options)
+{
+    int status = print(verdict, running, options);
+    return status != GW_EXIT_USAGE && gwi_gate_fails(options->fail_on, verdict) ? GW_EXIT_FAIL_ON : status;
 }
 
 /* Read the traceback from standard input, up to a size that no real traceback reaches. */
@@ -472,6 +482,7 @@ const gwi_manual gwi_manual_explain = {
     .group = {{.options = options_table, .count = OPTION_COUNT}},
     .exits = {{GW_EXIT_OK, "there is a verdict, also if it is \"clean\""},
               {GW_EXIT_UNDETERMINED, "the cause was not determined; always for a code alone"},
+              {GW_EXIT_FAIL_ON, "with --fail-on: the verdict is one of the words"},
               {GW_EXIT_USAGE, "usage error or unreadable input; one line on stderr names the input and the reason"}},
     .environment = {{GWI_MANUAL_STATE_HOME}},
     .files = {{GWI_MANUAL_RECORDINGS}, {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
@@ -530,7 +541,8 @@ int gwi_cmd_explain(int argc, char **argv)
     gw_text again = {0};
     int words = 0;
     write_again(&again, argc, argv);
-    if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK) {
+    if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK ||
+        gwi_gate_check(options.fail_on, &err) != GW_OK) {
         gw_text_free(&again);
         return fail(&err);
     }

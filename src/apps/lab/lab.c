@@ -1,6 +1,7 @@
 /* `gpuwhy lab`: lessons about the ways in which GPU programs fail, and the check that a run ends as expected. */
 #include "gw_json.h"
 #include "gwi_cmd.h"
+#include "gwi_gate.h"
 #include "gwi_lesson.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
@@ -29,6 +30,8 @@
     X(STRING, const char *, certainty, "--certainty", "supported|established", "supported",                            \
       "how certain the cause must be at least")                                                                        \
     X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "virtual:h200", "the GPU, as for gpuwhy run")      \
+    X(STRING, const char *, leaks, "--leaks", "strict", NULL,                                                          \
+      "with --expect clean: device memory that is left unfreed is a leak, and a leak is not clean")                    \
     X(LIST, gw_option_list, run_option, "--run-option", "OPTION", NULL,                                                \
       "an option of gpuwhy run, such as --run-option=--memory=8GiB; may be repeated")                                  \
     X(FLAG, bool, json, "--json", NULL, NULL, "print the result as JSON; all other output goes to stderr")
@@ -36,7 +39,7 @@
 /* Each part of the command has some of these. */
 typedef struct lab_options {
     bool json, help, repaired, source;
-    const char *gpu, *expect, *certainty;
+    const char *gpu, *expect, *certainty, *leaks;
     gw_option_list run_option;
 } lab_options, OPTIONS_STRUCT;
 GWI_OPTION_TABLE(list_table, LIST_COUNT, LIST_OPTIONS);
@@ -404,14 +407,15 @@ static int options_first(int argc, char **argv, char **ret_argv)
 
 static gw_status take_expected(const lab_options *options, gwi_lab_expected *expected, gw_error *err)
 {
+    expected->strict = options->leaks != NULL;
+    if (options->leaks != NULL && (options->expect == NULL || strcmp(options->expect, "clean") != 0))
+        return gw_fail(err, GW_USAGE, "--leaks needs --expect clean");
     if (options->expect == NULL)
         return gw_fail(err, GW_USAGE, "check needs --expect with a cause (`gpuwhy causes` lists them), or with clean");
     if (strcmp(options->expect, "clean") != 0) {
-        const char *similar = gw_suggest_name(options->expect);
-        if (gw_cause_find(options->expect) == NULL)
-            return gw_fail(err, GW_USAGE, "--expect %s: unknown cause%s%s%s", options->expect,
-                           similar == NULL ? "" : "; did you mean ", similar == NULL ? "" : similar,
-                           similar == NULL ? "" : "?");
+        gw_status st = gwi_cause_check("--expect", options->expect, err);
+        if (st != GW_OK)
+            return st;
         expected->cause = options->expect;
     }
     expected->established = strcmp(options->certainty, "established") == 0;
@@ -424,6 +428,10 @@ static gw_status take_options(const lab_options *options, words *to, gw_error *e
 {
     words_add(to, "--gpu", strlen("--gpu"));
     words_add(to, options->gpu, strlen(options->gpu));
+    if (options->leaks != NULL) {
+        words_add(to, "--leaks", strlen("--leaks"));
+        words_add(to, options->leaks, strlen(options->leaks));
+    }
     for (size_t i = 0; i < options->run_option.count; i++) {
         const char *option = options->run_option.item[i];
         if (strcmp(option, "--json") == 0 || gw_begins(option, "--json="))

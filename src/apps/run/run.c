@@ -2,6 +2,7 @@
 #include "gwi_attempts.h"
 #include "gwi_blame.h"
 #include "gwi_cmd.h"
+#include "gwi_gate.h"
 #include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The options. Each row sets one field of gw_run_options, so a new option needs a new field there. */
@@ -37,9 +39,16 @@
       "largest recording; the oldest events are dropped first; 0: no limit")                                           \
     X(STRING, const char *, record_environment, "--record-environment", "NAME[,..]", NULL,                             \
       "also record these environment variables; * at the end of a name: any text")                                     \
+    X(STRING, const char *, leaks, "--leaks", "strict", NULL,                                                          \
+      "all device memory that a program leaves unfreed at a good end is a leak")                                       \
+    X(STRING, const char *, fail_on, "--fail-on", "leak|CAUSE|any[,..]", NULL,                                         \
+      "exit with 123 if the program exits with 0, but the verdict is one of these; any: a fault or a leak, or "        \
+      "unknown")                                                                                                       \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print a verdict only on failure")                                     \
     X(FLAG, bool, no_verdict, "--no-verdict", NULL, NULL, "only record; print no verdict")                             \
     X(STRING, const char *, json, "--json", "FILE", NULL, "also write the verdict as JSON; -: to standard output")     \
+    X(STRING, const char *, junit, "--junit", "FILE", NULL,                                                            \
+      "also write the result as JUnit XML: the end, and each word of --fail-on, is a test")                            \
     X(STRING, const char *, message, "--message", "FILE", NULL,                                                        \
       "after a failure, also write the verdict as short text, at most 4096 bytes: /dev/termination-log")               \
     X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
@@ -98,6 +107,7 @@ const gwi_manual gwi_manual_run = {
     .exits = {{GWI_EXIT_PROGRAM,
                "the exit status of the program; if a signal ended the program, gpuwhy ends by the same signal"},
               {GW_EXIT_USAGE, "usage error; the program was not started"},
+              {GW_EXIT_FAIL_ON, "with --fail-on: the program exited with 0, but the verdict is one of the words"},
               {GW_EXIT_HOST_FULL,
                "this machine has no memory left for the virtual cards; gpuwhy ended the program, and gives "
                "no verdict"},
@@ -145,7 +155,7 @@ static void reconcile(gw_run_options *options)
         options->memory_shared = false;
 }
 
-/* Check the options that change what the program sees. */
+/* Check the options that change what the program sees, and what fails the job. */
 static gw_status check_interventions(const gw_run_options *options, gw_error *err)
 {
     gw_inject_plan plan;
@@ -156,7 +166,9 @@ static gw_status check_interventions(const gw_run_options *options, gw_error *er
         return gw_fail(err, GW_USAGE, "--fence=%s: use --fence or --fence=exit", options->fence);
     if (options->memory_shared && options->memory_bytes == 0)
         return gw_fail(err, GW_USAGE, "--memory-shared needs --memory SIZE");
-    return GW_OK;
+    if (options->leaks != NULL && strcmp(options->leaks, "strict") != 0)
+        return gw_fail(err, GW_USAGE, "--leaks %s: must be strict", options->leaks);
+    return gwi_gate_check(options->fail_on, err);
 }
 
 static int parse(gw_run_options *options, int argc, char **argv, char ***ret_program)
@@ -222,7 +234,7 @@ static void say_limit(const gw_run_options *options)
 }
 
 /* Return the option that cannot be honoured while gpuwhy is switched off, or NULL. Without it, the program would use
- * another GPU or see something else than the user wants. */
+ * another GPU or see something else than the user wants, or pass a gate that nothing watches. */
 static const char *needs_gpuwhy(const gw_run_options *options)
 {
     if (strcmp(options->gpu, "real") != 0)
@@ -231,6 +243,8 @@ static const char *needs_gpuwhy(const gw_run_options *options)
         return "--memory";
     if (options->inject != NULL)
         return "--inject";
+    if (options->fail_on != NULL)
+        return "--fail-on";
     return options->fence != NULL ? "--fence" : NULL;
 }
 
@@ -347,24 +361,44 @@ typedef struct closed_recording {
 } closed_recording;
 
 /* The files that the options name. */
-enum { RECORDING, MESSAGE, JSON, OUTPUT_COUNT };
+enum { RECORDING, MESSAGE, JSON, JUNIT, OUTPUT_COUNT };
 
-static void tell(const closed_recording *closed, const gw_run_options *options, char *const *program,
-                 const gwi_output output[OUTPUT_COUNT])
+static bool ended_well(int status)
+{
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Write --junit, and return how to end: with the status of --fail-on if the program ended well, but the job must fail.
+ * `verdict` NULL: there is none. */
+static int judge_job(const gw_run_options *options, const gw_verdict *verdict, int status, const gwi_output *junit)
+{
+    gw_error err;
+    if (options->junit != NULL &&
+        gwi_gate_write_junit(options->fail_on, verdict, ended_well(status), junit, &err) != GW_OK)
+        gw_say("%s", err.text);
+    return ended_well(status) && gwi_gate_fails(options->fail_on, verdict) ? W_EXITCODE(GW_EXIT_FAIL_ON, 0) : status;
+}
+
+/* Return the verdict, or NULL: there is none, and the reason was printed, or it would not be used. */
+static gw_verdict *judge(const closed_recording *closed, const gw_run_options *options)
 {
     gw_verdict *verdict = NULL;
     gw_error err;
+    bool is_unused = options->no_verdict && options->no_history && options->json == NULL && options->message == NULL &&
+                     options->junit == NULL && options->fail_on == NULL;
+    if (closed->path[0] == '\0' || is_unused)
+        return NULL;
+    if (gwi_judge_shown(closed->path, &verdict, &err) != GW_OK)
+        gw_say("no verdict: %s", err.text);
+    return verdict;
+}
+
+static void tell(gw_verdict *verdict, const closed_recording *closed, const gw_run_options *options,
+                 char *const *program, const gwi_output output[OUTPUT_COUNT])
+{
+    gw_error err;
     bool is_kept = closed->is_kept;
     const char *recording = closed->path;
-    if (recording[0] == '\0')
-        return; /* the recording could not be created, and the error was already printed */
-    if (options->no_verdict && options->no_history && options->json == NULL && options->message == NULL)
-        return; /* the verdict would not be used */
-    gw_status st = gwi_judge_shown(recording, &verdict, &err);
-    if (st != GW_OK) {
-        gw_say("no verdict: %s", err.text);
-        return;
-    }
     if (!options->no_history) {
         gw_path folder;
         if (verdict->status != GW_VERDICT_CLEAN && getcwd(folder, sizeof folder) != NULL)
@@ -384,7 +418,18 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
      * --on changed it for a later attempt. */
     if (!options->no_history)
         gwi_past_add(verdict, is_kept ? recording : "", verdict->attempt_count > 1 ? program : NULL, NULL);
+}
+
+/* Judge the run, and say what came of it. Returns how to end this process, as from waitpid(). */
+static int conclude(const closed_recording *closed, const gw_run_options *options, char *const *program,
+                    const gwi_output output[OUTPUT_COUNT])
+{
+    gw_verdict *verdict = judge(closed, options);
+    if (verdict != NULL)
+        tell(verdict, closed, options, program, output);
+    int status = judge_job(options, verdict, closed->status, &output[JUNIT]);
     gw_verdict_free(verdict);
+    return status;
 }
 
 /* Run the attempts. On return, the last one is closed. *run is NULL if another attempt should have followed and could
@@ -435,7 +480,12 @@ int gwi_cmd_run(int argc, char **argv)
                   .path = options.json,
                   .beside = ".json",
                   .may_be_stdout = true,
-                  .wait_s_max = GWI_OUTPUT_WAIT_S}};
+                  .wait_s_max = GWI_OUTPUT_WAIT_S},
+        [JUNIT] = {.option = "--junit",
+                   .path = options.junit,
+                   .beside = ".xml",
+                   .mode = 0666,
+                   .wait_s_max = GWI_OUTPUT_WAIT_S}};
     if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK ||
         gwi_outputs_open(output, OUTPUT_COUNT, program, 1, &err) != GW_OK) {
         gwi_attempts_free(&attempts);
@@ -449,11 +499,9 @@ int gwi_cmd_run(int argc, char **argv)
         if (run != NULL && gw_supervisor_is_host_full(run))
             gw_say("no verdict: this machine has no memory left for the virtual cards, so gpuwhy ended the program");
         else
-            tell(&closed, &options, program, output);
+            closed.status = conclude(&closed, &options, program, output);
         gwi_attempts_free(&attempts);
-        if (run == NULL)
-            gw_supervisor_end_like(closed.status);
-        gw_supervisor_end(run);
+        gw_supervisor_end(run, closed.status);
     }
     gwi_attempts_free(&attempts);
     return status;

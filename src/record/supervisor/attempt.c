@@ -88,11 +88,6 @@ bool gw_supervisor_run_self(gw_supervisor *run, char *const *argv, const gw_asid
     return pid > 0 && goes_on;
 }
 
-void gw_supervisor_end_like(int status)
-{
-    gwi_end_like(status);
-}
-
 /* Name the recording of an attempt other than the first one: "run.2.gpuwhy" for -o run.gpuwhy. */
 static gw_status name_output(gw_supervisor *run, const char *first, gw_error *err)
 {

@@ -27,8 +27,8 @@ bool gw_supervisor_is_host_full(gw_supervisor *run);
 void gw_supervisor_note(gw_supervisor *run, const char *key, const char *value);
 /* Finish and close the recording. */
 void gw_supervisor_close(gw_supervisor *run);
-/* Clean up, free `run`, and end this process with the program's exit status or signal. */
-_Noreturn void gw_supervisor_end(gw_supervisor *run);
+/* Clean up, free `run`, which may be NULL, and end this process with an exit status or signal, as from waitpid(). */
+_Noreturn void gw_supervisor_end(gw_supervisor *run, int status);
 
 /* Clean up and free `run`, and return to the caller. */
 void gw_supervisor_leave(gw_supervisor *run);
@@ -40,10 +40,8 @@ void gw_supervisor_leave(gw_supervisor *run);
 /* Clean up after the attempt *run, and start the next one with the command line `argv`. It has its own run folder and
  * recording; with -o, the number of the attempt becomes part of the recording's name. Standard input is read again from
  * the same position if it is a file. Returns GW_EXIT_OK if the program was started. Otherwise *run is NULL, the reason
- * was printed, and the caller should call gw_supervisor_end_like() with the status of an earlier attempt. */
+ * was printed, and the caller should call gw_supervisor_end() with the status of an earlier attempt. */
 int gw_supervisor_next(gw_supervisor **run, const gw_run_options *options, char *const *argv);
-/* End this process with an exit status or signal, as from waitpid(). */
-_Noreturn void gw_supervisor_end_like(int status);
 /* Return the program's status as from waitpid(). Valid after gw_supervisor_watch(). */
 int gw_supervisor_status(const gw_supervisor *run);
 typedef enum gw_wait_end {

@@ -357,10 +357,10 @@ void gw_supervisor_close(gw_supervisor *run)
     gwi_record_close(&run->record);
 }
 
-void gw_supervisor_end(gw_supervisor *run)
+void gw_supervisor_end(gw_supervisor *run, int status)
 {
-    int status = run->status;
-    gwi_supervisor_clean_up(run);
+    if (run != NULL)
+        gwi_supervisor_clean_up(run);
     free(run);
     gwi_end_like(status);
 }

@@ -1,0 +1,226 @@
+/* Answers the words of --fail-on with a verdict. */
+#include "gwi_gate.h"
+#include "gwi_junit.h"
+
+#include "gw_exit.h"
+#include "gw_render.h"
+#include "gw_say.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the words ---- */
+
+enum { WORD_MAX = 64 };
+static const char *const own_words[] = {"leak", "any"};
+enum { LEAK, ANY, OWN_COUNT };
+
+/* Take the next word off the list. False: there is none. A word that is too long is cut, and then no cause. */
+static bool take(const char **words, char word[WORD_MAX])
+{
+    if (*words == NULL)
+        return false;
+    const char *end = strchrnul(*words, ',');
+    snprintf(word, WORD_MAX, "%.*s", (int)(end - *words), *words);
+    *words = *end == '\0' ? NULL : end + 1;
+    return true;
+}
+
+static bool is_own(const char *word)
+{
+    return strcmp(word, own_words[LEAK]) == 0 || strcmp(word, own_words[ANY]) == 0;
+}
+
+/* `own` NULL: only causes are words of this option. */
+static gw_status check(const char *option, const char *word, const char *const *own, gw_error *err)
+{
+    if (gw_cause_find(word) != NULL)
+        return GW_OK;
+    const char *similar = gw_suggest_name(word);
+    if (own != NULL) {
+        gw_nearest nearest = {.word = word};
+        for (size_t i = 0; i < OWN_COUNT; i++)
+            gw_nearest_add(&nearest, own[i]);
+        similar = nearest.found == NULL ? similar : nearest.found;
+    }
+    return gw_fail(err, GW_USAGE, "%s %s: unknown cause%s%s%s", option, word, similar == NULL ? "" : "; did you mean ",
+                   similar == NULL ? "; `gpuwhy causes` lists them" : similar, similar == NULL ? "" : "?");
+}
+
+gw_status gwi_cause_check(const char *option, const char *id, gw_error *err)
+{
+    return check(option, id, NULL, err);
+}
+
+gw_status gwi_gate_check(const char *words, gw_error *err)
+{
+    char word[WORD_MAX];
+    gw_status st = GW_OK;
+    while (st == GW_OK && take(&words, word))
+        st = is_own(word) ? GW_OK : check("--fail-on", word, own_words, err);
+    return st;
+}
+
+/* ---- the answers ---- */
+
+typedef enum answer { NO, YES, UNKNOWN } answer;
+
+static answer say(gw_text *why, answer it, const char *reason)
+{
+    gw_text_add_str(why, reason);
+    return it;
+}
+
+static void say_leak(const gw_verdict *verdict, gw_text *why)
+{
+    char all[GW_BYTES_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
+    const gw_verdict_leak *leak = verdict->leaks;
+    const char *s = leak->left == 1 ? "" : "s";
+    if (verdict->unfreed.is_strict && verdict->unfreed.bytes > 0)
+        gw_text_addf(why, "%s of device memory never freed", gw_bytes_text(all, verdict->unfreed.bytes));
+    else
+        gw_text_addf(why, "%zu possible leak%s", verdict->leak_count, verdict->leak_count == 1 ? "" : "s");
+    gw_text_addf(why, "; the largest: %" PRIu64 " object%s (%s%s%s)", leak->left, s, leak->kind,
+                 leak->bytes == 0 ? "" : ", ", leak->bytes == 0 ? "" : gw_bytes_text(bytes, leak->bytes));
+    if (leak->where != NULL)
+        gw_text_addf(why, " at %s", leak->where->frame[leak->where->user].text);
+}
+
+static answer ask_leak(const gw_verdict *verdict, gw_text *why)
+{
+    char bytes[GW_BYTES_TEXT_MAX];
+    const gw_verdict_unfreed *unfreed = &verdict->unfreed;
+    if (verdict->cause != NULL && strcmp(verdict->cause, "gpu-oom-leak") == 0)
+        return say(why, YES, verdict->headline);
+    if (verdict->leak_count > 0) {
+        say_leak(verdict, why);
+        return YES;
+    }
+    if (unfreed->is_strict && unfreed->turns_count > 0) {
+        gw_text_addf(why, "%s more after the last turn than after the first (phase %s)",
+                     gw_bytes_text(bytes, unfreed->turns[0].bytes), unfreed->turns[0].phase);
+        return YES;
+    }
+    if (verdict->incomplete != NULL)
+        return say(why, UNKNOWN, verdict->incomplete);
+    if (verdict->status != GW_VERDICT_CLEAN)
+        return say(why, UNKNOWN, "leaks are found only in runs that end well");
+    if (verdict->part_count > 0)
+        return say(why, UNKNOWN, "several recordings were explained together");
+    return unfreed->is_strict && unfreed->unknown_because != NULL ? say(why, UNKNOWN, unfreed->unknown_because) : NO;
+}
+
+static bool is_advised(const gw_verdict *verdict, const char *cause)
+{
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        if (gw_begins(verdict->advice.item[i], cause) && verdict->advice.item[i][strlen(cause)] == ':')
+            return true;
+    return false;
+}
+
+static answer ask_cause(const char *cause, const gw_verdict *verdict, gw_text *why)
+{
+    if (verdict->cause != NULL && strcmp(verdict->cause, cause) == 0)
+        return say(why, YES, verdict->headline);
+    if (is_advised(verdict, cause))
+        return say(why, YES, "the run has this advice");
+    if (verdict->incomplete != NULL)
+        return say(why, UNKNOWN, verdict->incomplete);
+    return verdict->status == GW_VERDICT_UNDETERMINED ? say(why, UNKNOWN, verdict->headline) : NO;
+}
+
+/* Answer a word. `why` gets the reason, unless the answer is NO. */
+static answer ask(const char *word, const gw_verdict *verdict, gw_text *why)
+{
+    if (verdict == NULL)
+        return say(why, UNKNOWN, "there is no verdict");
+    if (!is_own(word))
+        return ask_cause(word, verdict, why);
+    if (strcmp(word, own_words[ANY]) == 0 && verdict->status == GW_VERDICT_FAULT)
+        return say(why, YES, verdict->headline);
+    return ask_leak(verdict, why);
+}
+
+/* Answer a word as a test case: it is skipped if the answer is not known, unless that fails the job. */
+static gwi_junit_state test(const char *word, const gw_verdict *verdict, gw_text *why)
+{
+    answer it = ask(word, verdict, why);
+    bool needs_answer = verdict == NULL || strcmp(word, own_words[ANY]) == 0 ||
+                        (strcmp(word, own_words[LEAK]) == 0 && verdict->unfreed.is_strict);
+    if (it == NO)
+        return GWI_JUNIT_PASSED;
+    if (it == UNKNOWN)
+        gw_text_add_str(why, needs_answer ? " (not known, which counts as a failure)" : " (not known)");
+    return it == YES || needs_answer ? GWI_JUNIT_FAILED : GWI_JUNIT_SKIPPED;
+}
+
+bool gwi_gate_fails(const char *words, const gw_verdict *verdict)
+{
+    char word[WORD_MAX];
+    bool fails = false;
+    while (take(&words, word)) {
+        gw_text why = {0}, line = {0};
+        gwi_junit_state state = test(word, verdict, &why);
+        gw_add_printable(&line, gw_text_str(&why));
+        if (state == GWI_JUNIT_FAILED)
+            gw_say("--fail-on %s: exit status %d: %s", word, GW_EXIT_FAIL_ON, gw_text_str(&line));
+        else if (state == GWI_JUNIT_SKIPPED)
+            gw_say("--fail-on %s: the exit status is unchanged, but: %s", word, gw_text_str(&line));
+        fails = fails || state == GWI_JUNIT_FAILED;
+        gw_text_free(&why);
+        gw_text_free(&line);
+    }
+    return fails;
+}
+
+/* ---- JUnit XML ---- */
+
+/* Return the name of the program: that of a Python script, otherwise that of the file that was started. */
+static const char *program_of(const gw_verdict *verdict)
+{
+    for (size_t i = 1; verdict != NULL && i < verdict->argv.count; i++)
+        if (gw_ends_with(verdict->argv.item[i], ".py"))
+            return gw_path_last(verdict->argv.item[i]);
+    return verdict == NULL || verdict->argv.count == 0 ? "unknown" : gw_path_last(verdict->argv.item[0]);
+}
+
+/* `type`: of a failure for which the verdict has no cause. */
+static void add_case(gwi_junit *suite, const char *name, const char *type, gwi_junit_state state,
+                     const gw_verdict *verdict, const char *why)
+{
+    enum { WIDTH = 100 };
+    gw_text text = {0}, class_name = {0};
+    gw_text_addf(&class_name, "gpuwhy.run.%s", program_of(verdict));
+    if (verdict != NULL && state == GWI_JUNIT_FAILED)
+        gw_render_text(verdict, &(gw_render_style){.width = WIDTH, .all = true}, &text);
+    else
+        gw_text_add_str(&text, why);
+    gwi_junit_add(suite, &(gwi_junit_case){.classname = gw_text_str(&class_name),
+                                           .name = name,
+                                           .state = state,
+                                           .type = verdict == NULL || verdict->cause == NULL ? type : verdict->cause,
+                                           .message = why,
+                                           .text = gw_text_str(&text)});
+    suite->cases.failed = suite->cases.failed || text.failed || class_name.failed;
+    gw_text_free(&text);
+    gw_text_free(&class_name);
+}
+
+gw_status gwi_gate_write_junit(const char *words, const gw_verdict *verdict, bool ended_well, const gwi_output *output,
+                               gw_error *err)
+{
+    char word[WORD_MAX];
+    gwi_junit suite = {0};
+    add_case(&suite, "exit status 0", "undetermined", ended_well ? GWI_JUNIT_PASSED : GWI_JUNIT_FAILED, verdict,
+             verdict == NULL ? "there is no verdict" : verdict->headline);
+    while (take(&words, word)) {
+        gw_text why = {0}, name = {0};
+        gwi_junit_state state = test(word, verdict, &why);
+        gw_text_addf(&name, strcmp(word, own_words[ANY]) == 0 ? "neither a fault nor a leak" : "no %s", word);
+        add_case(&suite, gw_text_str(&name), word, state, verdict, gw_text_str(&why));
+        gw_text_free(&name);
+        gw_text_free(&why);
+    }
+    return gwi_junit_write(&suite, "gpuwhy run", output, err);
+}
