@@ -145,13 +145,14 @@ static answer ask(const char *word, const gw_verdict *verdict, gw_text *why)
 /* Answer a word as a test case: it is skipped if the answer is not known, unless that fails the job. */
 static gwi_junit_state test(const char *word, const gw_verdict *verdict, gw_text *why)
 {
-    answer it = ask(word, verdict, why);
+    gw_text reason = {0};
+    answer it = ask(word, verdict, &reason);
+    gw_text_addf(why, "%s%s", it == UNKNOWN ? "not known: " : "", gw_text_str(&reason));
+    gw_text_free(&reason);
     bool needs_answer = verdict == NULL || strcmp(word, own_words[ANY]) == 0 ||
                         (strcmp(word, own_words[LEAK]) == 0 && verdict->unfreed.is_strict);
     if (it == NO)
         return GWI_JUNIT_PASSED;
-    if (it == UNKNOWN)
-        gw_text_add_str(why, needs_answer ? " (not known, which counts as a failure)" : " (not known)");
     return it == YES || needs_answer ? GWI_JUNIT_FAILED : GWI_JUNIT_SKIPPED;
 }
 
@@ -164,9 +165,9 @@ bool gwi_gate_fails(const char *words, const gw_verdict *verdict)
         gwi_junit_state state = test(word, verdict, &why);
         gw_add_printable(&line, gw_text_str(&why));
         if (state == GWI_JUNIT_FAILED)
-            gw_say("--fail-on %s: exit status %d: %s", word, GW_EXIT_FAIL_ON, gw_text_str(&line));
+            gw_say("--fail-on %s: %s; the exit status is %d", word, gw_text_str(&line), GW_EXIT_FAIL_ON);
         else if (state == GWI_JUNIT_SKIPPED)
-            gw_say("--fail-on %s: the exit status is unchanged, but: %s", word, gw_text_str(&line));
+            gw_say("--fail-on %s: %s; the exit status is unchanged", word, gw_text_str(&line));
         fails = fails || state == GWI_JUNIT_FAILED;
         gw_text_free(&why);
         gw_text_free(&line);

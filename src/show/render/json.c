@@ -276,11 +276,11 @@ static struct json_object *where_object(const gw_where *where)
     return one;
 }
 
-static struct json_object *leak_array(const gw_verdict_leak *leaks, size_t count)
+static struct json_object *leak_array(const gw_verdict *verdict)
 {
     struct json_object *array = json_object_new_array();
-    for (size_t i = 0; i < count; i++) {
-        const gw_verdict_leak *leak = &leaks[i];
+    for (size_t i = 0; i < verdict->leak_count; i++) {
+        const gw_verdict_leak *leak = &verdict->leaks[i];
         struct json_object *one = json_object_new_object();
         json_object_object_add(one, "kind", gw_json_string(leak->kind));
         json_object_object_add(one, "call", gw_json_string(leak->call));
@@ -298,7 +298,19 @@ static struct json_object *leak_array(const gw_verdict_leak *leaks, size_t count
 
 static struct json_object *unfreed_object(const gw_verdict_unfreed *unfreed)
 {
-    struct json_object *root = json_object_new_object(), *turns = json_object_new_array();
+    struct json_object *root = json_object_new_object(), *turns = json_object_new_array(),
+                       *places = json_object_new_array();
+    for (size_t i = 0; i < unfreed->place_count; i++) {
+        const gw_verdict_leak *place = &unfreed->place[i];
+        struct json_object *one = json_object_new_object();
+        const gw_where *where = place->where;
+        json_object_object_add(one, "place", gw_json_string(where == NULL ? NULL : where->frame[where->user].text));
+        json_object_object_add(one, "kind", gw_json_string(place->kind));
+        json_object_object_add(one, "pid", json_object_new_int64(place->pid));
+        json_object_object_add(one, "count", json_object_new_int64((int64_t)place->left));
+        json_object_object_add(one, "bytes", json_object_new_int64((int64_t)place->bytes));
+        json_object_array_add(places, one);
+    }
     bool is_known = unfreed->unknown_because == NULL;
     for (size_t i = 0; i < unfreed->turns_count; i++) {
         struct json_object *one = json_object_new_object();
@@ -310,7 +322,7 @@ static struct json_object *unfreed_object(const gw_verdict_unfreed *unfreed)
     }
     json_object_object_add(root, "bytes", is_known ? json_object_new_int64((int64_t)unfreed->bytes) : NULL);
     json_object_object_add(root, "unknown_because", gw_json_string(unfreed->unknown_because));
-    json_object_object_add(root, "places", leak_array(unfreed->place, unfreed->place_count));
+    json_object_object_add(root, "places", places);
     json_object_object_add(root, "growth", turns);
     return root;
 }
@@ -385,7 +397,7 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "peak", peak_object(&verdict->peak));
     json_object_object_add(root, "failure", failure_object(verdict));
     json_object_object_add(root, "kept", kept_array(verdict));
-    json_object_object_add(root, "leaks", leak_array(verdict->leaks, verdict->leak_count));
+    json_object_object_add(root, "leaks", leak_array(verdict));
     json_object_object_add(root, "unfreed", unfreed_object(&verdict->unfreed));
     json_object_object_add(root, "rehearsal", verdict->rehearsal == NULL ? NULL : rehearsal_object(verdict->rehearsal));
     json_object_object_add(root, "attempts", attempt_array(verdict));

@@ -430,4 +430,116 @@ GW_TEST(test_what_was_over_before_the_last_iterations_is_none)
     }
 }
 
+/* ---- what was not freed, and --leaks strict ---- */
+
+static void open_feed(bool is_strict)
+{
+    gw_feed_open(&feed, 16 * gib);
+    if (is_strict)
+        gw_feed_meta(&feed, GW_META_LEAKS, "strict");
+    feed.site = gw_feed_site(&feed, "main main.c 5");
+}
+
+/* One block is too little for a leak, unless the run is strict. */
+GW_TEST(test_one_block_is_a_leak_only_if_strict)
+{
+    for (int strict = 0; strict < 2; strict++) {
+        for (int repaired = 0; repaired < 2; repaired++) {
+            open_feed(strict);
+            uint64_t block = gw_feed_alloc(&feed, gib);
+            gw_feed_launch(&feed, 0xf00, 0);
+            gw_feed_sync(&feed);
+            if (repaired)
+                gw_feed_free(&feed, block);
+            judge();
+            assert_null(verdict->unfreed.unknown_because);
+            assert_int_equal(verdict->unfreed.is_strict, strict);
+            assert_int_equal(verdict->unfreed.bytes, repaired ? 0 : gib);
+            assert_int_equal(verdict->unfreed.place_count, repaired ? 0 : 1);
+            assert_int_equal(verdict->leak_count, strict && !repaired ? 1 : 0);
+            assert_int_equal(advised("leak: 1.00 GiB in 1 block of 1.00 GiB by cuMemAlloc at main.c:5 in main, never"),
+                             strict && !repaired);
+            assert_int_equal(advised("1.00 GiB was not freed before"), !strict && !repaired);
+        }
+    }
+    assert_string_equal(verdict->headline, "no fault found");
+}
+
+/* What a context took along was not freed by the program. */
+GW_TEST(test_the_end_of_a_context_frees_nothing)
+{
+    open_feed(true);
+    gw_feed_alloc(&feed, 64 * mib);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+    judge();
+    assert_int_equal(verdict->unfreed.bytes, 64 * mib);
+    assert_int_equal(verdict->leak_count, 1);
+}
+
+GW_TEST(test_unfreed_is_unknown_if_events_were_lost)
+{
+    open_feed(true);
+    gw_feed_free(&feed, gw_feed_alloc(&feed, 64 * mib));
+    lose(5, 0);
+    judge();
+    assert_string_equal(verdict->unfreed.unknown_because, "5 events were lost because a buffer was full");
+    assert_ptr_equal(verdict->unfreed.unknown_because, verdict->incomplete);
+    assert_int_equal(verdict->leak_count, 0);
+}
+
+static void phase(const char *name)
+{
+    gw_feed_text_call(&feed, "", GW_EV_PHASE, 0, 0, 0, 0, name);
+}
+
+/* A loop whose turns are phases, and that frees everything after the last one. */
+typedef struct turns {
+    const char *name; /* of a turn, with its number */
+    int kept_from;    /* the turns from this one on keep memory until the end */
+    int kept_to;      /* up to this one */
+    bool is_closed;   /* the last phase ends before the memory is freed */
+    uint64_t grown;   /* 0: no growth */
+} turns;
+
+static const turns loops[] = {
+    {"fold %d", 1, 3, true, 2 * 64 * mib},
+    {"fold %d", 1, 3, false, 64 * mib},
+    {"fold %d", 1, 1, true, 0},
+    {"fold %d", 4, 4, true, 0},
+    {"In [%d]", 1, 3, true, 0},
+    {"fold", 2, 2, true, 64 * mib},
+    {"fold %d of the run", 1, 3, true, 0},
+};
+
+GW_TEST(test_turns_that_keep_memory_grow)
+{
+    for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
+        const turns *it = &loops[i];
+        uint64_t kept[3];
+        int count = 0;
+        open_feed(true);
+        for (int turn = 1; turn <= 3; turn++) {
+            char name[64];
+            snprintf(name, sizeof name, "%.*s%.0d%s", (int)strcspn(it->name, "%"), it->name,
+                     strchr(it->name, '%') == NULL ? 0 : turn,
+                     strchr(it->name, '%') == NULL ? "" : strchr(it->name, '%') + 2);
+            phase(name);
+            gw_feed_free(&feed, gw_feed_alloc(&feed, gib));
+            if (turn >= it->kept_from && turn <= it->kept_to)
+                kept[count++] = gw_feed_alloc(&feed, 64 * mib);
+        }
+        if (it->is_closed)
+            phase("");
+        while (count > 0)
+            gw_feed_free(&feed, kept[--count]);
+        judge();
+        assert_int_equal(verdict->unfreed.bytes, 0);
+        uint64_t grown = verdict->unfreed.turns_count == 0 ? 0 : verdict->unfreed.turns[0].bytes;
+        if (verdict->unfreed.turns_count > 1 || grown != it->grown)
+            fail_msg("%s, %zu: grown by %llu", it->name, i, (unsigned long long)grown);
+        assert_int_equal(advised("more after turn 3"), it->grown != 0);
+        assert_int_equal(verdict->leak_count, 0);
+    }
+}
+
 GW_TEST_MAIN(NULL, NULL)
