@@ -27,6 +27,7 @@ FILLS = BEGIN + "p = ctypes.c_uint64()\ncu.cuMemAlloc_v2(ctypes.byref(p), ctypes
 CASES = {
     ("run", "others"): ["run", *RUN, "--", "sh", "-c", "exit 77"],
     ("run", "2"): ["run", "--nonsense", "--", "true"],
+    ("run", "123"): ["run", *RUN, "--fail-on", "any", "--", "true"],
     ("run", "124"): ["run", "--gpu", GPU + ",host=64MiB", "--", sys.executable, "-c", FILLS],
     ("run", "126"): ["run", *RUN, "--", NOT_EXECUTABLE],
     ("run", "127"): ["run", *RUN, "--", "no-such-program"],
@@ -42,6 +43,7 @@ CASES = {
     ("fit", "127"): [*FIT, "--", "no-such-program", "{batch}"],
     ("explain", "0"): ["explain", ONE],
     ("explain", "1"): ["explain", "700"],
+    ("explain", "123"): ["explain", ONE, "--fail-on", "gpu-oom-capacity"],
     ("explain", "2"): ["explain", "/no/file"],
     ("report", "0"): ["report", ONE],
     ("report", "1"): ["report", "undetermined.gpuwhy"],

@@ -22,6 +22,7 @@ CNN = os.environ.get("EXAMPLE_CNN", str(pathlib.Path(GPUWHY).parent / "examples"
 # Each option: the words before and after its file. INPUT is a recording that the command reads.
 OPTIONS = {
     "run --json": ((*RUN, "--no-verdict", "--json"), PROGRAM),
+    "run --junit": ((*RUN, "--no-verdict", "--junit"), PROGRAM),
     "run --message": ((*RUN, "--no-verdict", "--message"), PROGRAM),
     "rehearse --json": (("rehearse", "--gpu", GPU, "--no-history", "--once", "--json"), PROGRAM),
     "fit --json": (("fit", "--gpu", GPU, "--no-history", "--json"), (*PROGRAM, "{batch}")),

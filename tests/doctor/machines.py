@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import json_schemas
+import junit
 
 GPUWHY = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")) / "gpuwhy"
 LIB = "usr/lib/x86_64-linux-gnu"
@@ -491,7 +492,7 @@ def check_nvml(folder):
 
 
 def check_junit(folder):
-    """The structure of JUnit XML as Jenkins defines it (junit-10.xsd), beside the JSON, with hostile texts."""
+    """JUnit XML beside the JSON, with hostile texts."""
     hostile = "<&>\"'\x01\x1b[31m \xff ]]> \t&#0;"
     evil = machine({"proc/self/environ": environ(HOME="/root", CUDA_VISIBLE_DEVICES=hostile, LD_PRELOAD=hostile,
                                                  CUDA_LAUNCH_BLOCKING=hostile),
@@ -501,18 +502,14 @@ def check_junit(folder):
         path = folder / f"{name}.xml"
         done = subprocess.run([GPUWHY, "doctor", "--root", folder / name, "--junit", path, "--json"], capture_output=True,
                               text=True, timeout=240)
-        page, root = json.loads(done.stdout), ElementTree.parse(path).getroot()
-        suite = root[0]
+        page, suite = json.loads(done.stdout), junit.read(path)
         if name == "evil" and not any("<&>" in one["text"] for one in page["checks"]):
             raise AssertionError("no text is hostile")
-        if (root.tag, len(root), suite.tag) != ("testsuites", 1, "testsuite"):
-            raise AssertionError(f"{name}: {root.tag} {suite.tag}")
-        if suite.attrib != {"name": "gpuwhy doctor", "tests": str(len(page["checks"])), "errors": "0",
-                            "failures": str(page["counts"]["fail"]), "skipped": str(page["counts"]["unknown"])}:
-            raise AssertionError(f"{name}: {suite.attrib}")
-        names = [(case.get("classname"), case.get("name")) for case in suite]
-        if len(set(names)) != len(names) or any(case.tag != "testcase" for case in suite):
-            raise AssertionError(f"{name}: {names}")
+        found = [suite.get(key) for key in ("name", "tests", "failures", "skipped")]
+        wanted = ["gpuwhy doctor", *(str(page["counts"][key]) for key in ("fail", "unknown"))]
+        wanted.insert(1, str(len(page["checks"])))
+        if found != wanted:
+            raise AssertionError(f"{name}: {found} is not {wanted}")
         for case, one in zip(suite, page["checks"]):
             child = {"fail": "failure", "unknown": "skipped"}.get(one["state"], "system-out")
             if [c.tag for c in case] != [child] or not case.get("name").startswith(one["id"]) or \
