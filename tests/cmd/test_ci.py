@@ -173,7 +173,7 @@ class Gate(PythonCase):
                     self.assertEqual((verdict["status"], verdict["unfreed"]["bytes"], len(lines)), ("clean", left, 1))
                     self.assertEqual([case.get("name") for case in suite if case[0].tag == "failure"],
                                      ["neither a fault nor a leak" if word == "any" else "no leak"])
-                    self.assertRegex(lines[0], r"[GM]iB of device memory never freed; the largest: .*; the exit status is 123$")
+                    self.assertRegex(lines[0], r"^gpuwhy: --fail-on \w+: leak: .* [GM]iB in .* never freed; the exit status is 123$")
                 recording = verdict["recording"]  # it stays strict
                 self.assertEqual(self.run_gpuwhy("explain", recording, "--fail-on", "leak").returncode, FAIL_ON)
                 verdict, lines, suite = self.gate(repaired(argv), "--fail-on", "any,leak", "--leaks", "strict", status=0)
@@ -188,7 +188,8 @@ class Gate(PythonCase):
             self.assertEqual((done.returncode, json.loads(done.stdout)["passed"]), (1, False))
             self.assertGreater(json.loads(done.stdout)["found"]["unfreed_bytes"], 1 << 20)
             done = self.run_gpuwhy("lab", "check", *argv, "--expect", "clean", "--leaks", "strict")
-            self.assertRegex(done.stdout.decode(), r"failed: expected clean, found clean, but .* device memory was not freed\n\Z")
+            self.assertRegex(done.stdout.decode(), r"failed: expected clean, found clean, but with leaks, .*\n\Z")
+            self.assertIn(b"gpuwhy: --fail-on leak: leak: ", done.stderr)
             done = self.run_gpuwhy("lab", "check", *repaired(argv), "--expect", "clean", "--leaks", "strict")
             self.assertEqual(done.returncode, 0, done.stdout)
 

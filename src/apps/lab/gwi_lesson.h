@@ -63,7 +63,7 @@ typedef struct gwi_lab_expected {
     const char *cause; /* NULL: clean, and driver calls were observed. A cause that is only advice must be in the
                           verdict's advice. */
     bool established;  /* a supported cause is not enough */
-    bool strict;       /* a clean run must also have no leak, and have freed all device memory (--leaks strict) */
+    bool has_leaks;    /* the run with --leaks strict has failed its gate, so it is not clean */
 } gwi_lab_expected;
 bool gwi_lab_matches(json_object *verdict, const gwi_lab_expected *expected);
 

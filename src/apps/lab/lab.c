@@ -407,13 +407,12 @@ static int options_first(int argc, char **argv, char **ret_argv)
 
 static gw_status take_expected(const lab_options *options, gwi_lab_expected *expected, gw_error *err)
 {
-    expected->strict = options->leaks != NULL;
     if (options->leaks != NULL && (options->expect == NULL || strcmp(options->expect, "clean") != 0))
         return gw_fail(err, GW_USAGE, "--leaks needs --expect clean");
     if (options->expect == NULL)
         return gw_fail(err, GW_USAGE, "check needs --expect with a cause (`gpuwhy causes` lists them), or with clean");
     if (strcmp(options->expect, "clean") != 0) {
-        gw_status st = gwi_cause_check("--expect", options->expect, err);
+        gw_status st = gwi_cause_check("--expect", options->expect, false, err);
         if (st != GW_OK)
             return st;
         expected->cause = options->expect;
@@ -429,7 +428,7 @@ static gw_status take_options(const lab_options *options, words *to, gw_error *e
     words_add(to, "--gpu", strlen("--gpu"));
     words_add(to, options->gpu, strlen(options->gpu));
     if (options->leaks != NULL) {
-        words_add(to, "--leaks", strlen("--leaks"));
+        words_split(to, "--fail-on leak --leaks");
         words_add(to, options->leaks, strlen(options->leaks));
     }
     for (size_t i = 0; i < options->run_option.count; i++) {
@@ -447,8 +446,7 @@ static gw_status take_options(const lab_options *options, words *to, gw_error *e
     return st;
 }
 
-static int check_program(const lab_options *options, const gwi_lab_expected *expected, const words *option,
-                         char **program)
+static int check_program(const lab_options *options, gwi_lab_expected *expected, const words *option, char **program)
 {
     gw_error err = {0};
     json_object *verdict = NULL;
@@ -458,6 +456,7 @@ static int check_program(const lab_options *options, const gwi_lab_expected *exp
         return fail(&err, GW_EXIT_UNDETERMINED);
     if (verdict == NULL)
         return status == GW_EXIT_OK ? GW_EXIT_UNDETERMINED : status;
+    expected->has_leaks = status == GW_EXIT_FAIL_ON && options->leaks != NULL;
     status = gwi_lab_grade(verdict, expected, NULL, options->json);
     json_object_put(verdict);
     return status;

@@ -6,15 +6,13 @@
 #include "gw_render.h"
 #include "gw_say.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- the words ---- */
 
 enum { WORD_MAX = 64 };
-static const char *const own_words[] = {"leak", "any"};
-enum { LEAK, ANY, OWN_COUNT };
+static const char leak_word[] = "leak", any_word[] = "any";
 
 /* Take the next word off the list. False: there is none. A word that is too long is cut, and then no cause. */
 static bool take(const char **words, char word[WORD_MAX])
@@ -27,30 +25,16 @@ static bool take(const char **words, char word[WORD_MAX])
     return true;
 }
 
-static bool is_own(const char *word)
+gw_status gwi_cause_check(const char *option, const char *word, bool is_gate, gw_error *err)
 {
-    return strcmp(word, own_words[LEAK]) == 0 || strcmp(word, own_words[ANY]) == 0;
-}
-
-/* `own` NULL: only causes are words of this option. */
-static gw_status check(const char *option, const char *word, const char *const *own, gw_error *err)
-{
-    if (gw_cause_find(word) != NULL)
+    gw_nearest nearest = {.word = word};
+    if (gw_cause_find(word) != NULL || (is_gate && (strcmp(word, leak_word) == 0 || strcmp(word, any_word) == 0)))
         return GW_OK;
-    const char *similar = gw_suggest_name(word);
-    if (own != NULL) {
-        gw_nearest nearest = {.word = word};
-        for (size_t i = 0; i < OWN_COUNT; i++)
-            gw_nearest_add(&nearest, own[i]);
-        similar = nearest.found == NULL ? similar : nearest.found;
-    }
+    for (int i = 0; i < 2 && is_gate; i++)
+        gw_nearest_add(&nearest, i == 0 ? leak_word : any_word);
+    const char *similar = nearest.found == NULL ? gw_suggest_name(word) : nearest.found;
     return gw_fail(err, GW_USAGE, "%s %s: unknown cause%s%s%s", option, word, similar == NULL ? "" : "; did you mean ",
                    similar == NULL ? "; `gpuwhy causes` lists them" : similar, similar == NULL ? "" : "?");
-}
-
-gw_status gwi_cause_check(const char *option, const char *id, gw_error *err)
-{
-    return check(option, id, NULL, err);
 }
 
 gw_status gwi_gate_check(const char *words, gw_error *err)
@@ -58,7 +42,7 @@ gw_status gwi_gate_check(const char *words, gw_error *err)
     char word[WORD_MAX];
     gw_status st = GW_OK;
     while (st == GW_OK && take(&words, word))
-        st = is_own(word) ? GW_OK : check("--fail-on", word, own_words, err);
+        st = gwi_cause_check("--fail-on", word, true, err);
     return st;
 }
 
@@ -72,36 +56,24 @@ static answer say(gw_text *why, answer it, const char *reason)
     return it;
 }
 
-static void say_leak(const gw_verdict *verdict, gw_text *why)
+/* Return the advice that begins with "ABOUT: ", NULL: there is none. */
+static const char *advice_about(const gw_verdict *verdict, const char *about)
 {
-    char all[GW_BYTES_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
-    const gw_verdict_leak *leak = verdict->leaks;
-    const char *s = leak->left == 1 ? "" : "s";
-    if (verdict->unfreed.is_strict && verdict->unfreed.bytes > 0)
-        gw_text_addf(why, "%s of device memory never freed", gw_bytes_text(all, verdict->unfreed.bytes));
-    else
-        gw_text_addf(why, "%zu possible leak%s", verdict->leak_count, verdict->leak_count == 1 ? "" : "s");
-    gw_text_addf(why, "; the largest: %" PRIu64 " object%s (%s%s%s)", leak->left, s, leak->kind,
-                 leak->bytes == 0 ? "" : ", ", leak->bytes == 0 ? "" : gw_bytes_text(bytes, leak->bytes));
-    if (leak->where != NULL)
-        gw_text_addf(why, " at %s", leak->where->frame[leak->where->user].text);
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        if (gw_begins(verdict->advice.item[i], about) && verdict->advice.item[i][strlen(about)] == ':')
+            return verdict->advice.item[i];
+    return NULL;
 }
 
 static answer ask_leak(const gw_verdict *verdict, gw_text *why)
 {
-    char bytes[GW_BYTES_TEXT_MAX];
     const gw_verdict_unfreed *unfreed = &verdict->unfreed;
+    const char *leak = advice_about(verdict, "leak");
+    leak = leak == NULL ? advice_about(verdict, "possible leak") : leak;
     if (verdict->cause != NULL && strcmp(verdict->cause, "gpu-oom-leak") == 0)
         return say(why, YES, verdict->headline);
-    if (verdict->leak_count > 0) {
-        say_leak(verdict, why);
-        return YES;
-    }
-    if (unfreed->is_strict && unfreed->turns_count > 0) {
-        gw_text_addf(why, "%s more after the last turn than after the first (phase %s)",
-                     gw_bytes_text(bytes, unfreed->turns[0].bytes), unfreed->turns[0].phase);
-        return YES;
-    }
+    if (leak != NULL)
+        return say(why, YES, leak);
     if (verdict->incomplete != NULL)
         return say(why, UNKNOWN, verdict->incomplete);
     if (verdict->status != GW_VERDICT_CLEAN)
@@ -111,20 +83,12 @@ static answer ask_leak(const gw_verdict *verdict, gw_text *why)
     return unfreed->is_strict && unfreed->unknown_because != NULL ? say(why, UNKNOWN, unfreed->unknown_because) : NO;
 }
 
-static bool is_advised(const gw_verdict *verdict, const char *cause)
-{
-    for (size_t i = 0; i < verdict->advice.count; i++)
-        if (gw_begins(verdict->advice.item[i], cause) && verdict->advice.item[i][strlen(cause)] == ':')
-            return true;
-    return false;
-}
-
 static answer ask_cause(const char *cause, const gw_verdict *verdict, gw_text *why)
 {
     if (verdict->cause != NULL && strcmp(verdict->cause, cause) == 0)
         return say(why, YES, verdict->headline);
-    if (is_advised(verdict, cause))
-        return say(why, YES, "the run has this advice");
+    if (advice_about(verdict, cause) != NULL)
+        return say(why, YES, advice_about(verdict, cause));
     if (verdict->incomplete != NULL)
         return say(why, UNKNOWN, verdict->incomplete);
     return verdict->status == GW_VERDICT_UNDETERMINED ? say(why, UNKNOWN, verdict->headline) : NO;
@@ -135,11 +99,10 @@ static answer ask(const char *word, const gw_verdict *verdict, gw_text *why)
 {
     if (verdict == NULL)
         return say(why, UNKNOWN, "there is no verdict");
-    if (!is_own(word))
-        return ask_cause(word, verdict, why);
-    if (strcmp(word, own_words[ANY]) == 0 && verdict->status == GW_VERDICT_FAULT)
+    bool is_any = strcmp(word, any_word) == 0;
+    if (is_any && verdict->status == GW_VERDICT_FAULT)
         return say(why, YES, verdict->headline);
-    return ask_leak(verdict, why);
+    return is_any || strcmp(word, leak_word) == 0 ? ask_leak(verdict, why) : ask_cause(word, verdict, why);
 }
 
 /* Answer a word as a test case: it is skipped if the answer is not known, unless that fails the job. */
@@ -149,8 +112,8 @@ static gwi_junit_state test(const char *word, const gw_verdict *verdict, gw_text
     answer it = ask(word, verdict, &reason);
     gw_text_addf(why, "%s%s", it == UNKNOWN ? "not known: " : "", gw_text_str(&reason));
     gw_text_free(&reason);
-    bool needs_answer = verdict == NULL || strcmp(word, own_words[ANY]) == 0 ||
-                        (strcmp(word, own_words[LEAK]) == 0 && verdict->unfreed.is_strict);
+    bool needs_answer =
+        verdict == NULL || strcmp(word, any_word) == 0 || (strcmp(word, leak_word) == 0 && verdict->unfreed.is_strict);
     if (it == NO)
         return GWI_JUNIT_PASSED;
     return it == YES || needs_answer ? GWI_JUNIT_FAILED : GWI_JUNIT_SKIPPED;
@@ -218,7 +181,7 @@ gw_status gwi_gate_write_junit(const char *words, const gw_verdict *verdict, boo
     while (take(&words, word)) {
         gw_text why = {0}, name = {0};
         gwi_junit_state state = test(word, verdict, &why);
-        gw_text_addf(&name, strcmp(word, own_words[ANY]) == 0 ? "neither a fault nor a leak" : "no %s", word);
+        gw_text_addf(&name, strcmp(word, any_word) == 0 ? "neither a fault nor a leak" : "no %s", word);
         add_case(&suite, gw_text_str(&name), word, state, verdict, gw_text_str(&why));
         gw_text_free(&name);
         gw_text_free(&why);

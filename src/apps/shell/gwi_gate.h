@@ -13,8 +13,9 @@
 /* Check the words. GW_USAGE: `err` names the first word that is not known, and a similar one. */
 GW_MUST_CHECK gw_status gwi_gate_check(const char *words, gw_error *err);
 
-/* Check the id of a cause, the value of the option `option`. Returns like gwi_gate_check(). */
-GW_MUST_CHECK gw_status gwi_cause_check(const char *option, const char *id, gw_error *err);
+/* Check the id of a cause, the value of the option `option`. `is_gate`: the gate's own words are valid, too. Returns
+ * like gwi_gate_check(). */
+GW_MUST_CHECK gw_status gwi_cause_check(const char *option, const char *word, bool is_gate, gw_error *err);
 
 /* Return true if the job must fail, and print the reasons, one line each. `words` NULL: no gate. `verdict` NULL: there
  * is none. */

@@ -43,21 +43,15 @@ bool gwi_fill_incomplete(const gw_model *model, gw_verdict *verdict)
     return good;
 }
 
-/* True if the peaks of cards are known. The element for all cards beyond the first 16 has their sum, which is not the
- * peak of one card. */
-static bool is_complete(const gw_model *model, const gw_verdict *verdict)
-{
-    bool is_beyond = false;
-    for (size_t i = 0; i < model->process_count; i++)
-        is_beyond = is_beyond || model->process[i].usage[GW_MODEL_DEVICE_BEYOND].used;
-    return verdict->incomplete == NULL && !is_beyond;
-}
-
 void gwi_fill_peak(const gw_model *model, gw_verdict *verdict)
 {
     gw_verdict_peak *peak = &verdict->peak;
     const gw_verdict_rehearsal *rehearsal = verdict->rehearsal;
-    if (model->asked_phase != NULL || !is_complete(model, verdict))
+    bool is_beyond = false;
+    for (size_t i = 0; i < model->process_count; i++)
+        is_beyond = is_beyond || model->process[i].usage[GW_MODEL_DEVICE_BEYOND].used;
+    /* the element for all cards beyond the first 16 has their sum, which is not the peak of one card */
+    if (model->asked_phase != NULL || verdict->incomplete != NULL || is_beyond)
         return;
     peak->is_known = true;
     if (rehearsal != NULL) {

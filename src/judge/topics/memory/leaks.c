@@ -457,74 +457,61 @@ static size_t name_bytes(const char *name)
     return bytes;
 }
 
-/* The turns of a loop. */
-typedef struct loop {
-    const gw_phase *last;   /* the phase of the last turn */
-    uint64_t count;         /* of turns */
-    uint64_t first, newest; /* live bytes at the end of the first turn, and at the last known moment since then */
-} loop;
-
-/* True if the phase is a turn of the loop. */
-static bool is_turn(const loop *it, const gw_phase *phase)
+/* True if phase `b` is a turn of the same loop as `a`. */
+static bool is_turn(const gw_phase *a, const gw_phase *b)
 {
-    size_t bytes = name_bytes(phase->name);
-    return it->last->pid == phase->pid && bytes == name_bytes(it->last->name) &&
-           memcmp(it->last->name, phase->name, bytes) == 0;
+    return a->pid == b->pid && a->name != NULL && b->name != NULL && name_bytes(a->name) == name_bytes(b->name) &&
+           memcmp(a->name, b->name, name_bytes(a->name)) == 0;
 }
 
-/* Take the phase as one more turn of a known loop, or as the first turn of a new one. `next` is the phase after it;
- * NULL: the process has none, so the end of this turn is not known. */
-static void take_turn(loop *loops, size_t *count, size_t room, const gw_phase *phase, const gw_phase *next)
+/* Return the live bytes at the end of a phase; at its begin if the end is not known. */
+static uint64_t end_bytes(const gw_model *model, size_t index)
 {
-    size_t at = 0;
-    while (at < *count && !is_turn(&loops[at], phase))
-        at++;
-    if (at == room)
-        return;
-    if (at == *count)
-        loops[(*count)++] = (loop){0};
-    loop *it = &loops[at];
-    it->last = phase;
-    it->count++;
-    it->newest = next == NULL ? phase->live_bytes : next->live_bytes;
-    if (it->count == 1)
-        it->first = it->newest;
+    bool has_next = index + 1 < model->phase_count && model->phase[index + 1].pid == model->phase[index].pid;
+    return model->phase[has_next ? index + 1 : index].live_bytes;
 }
 
-static bool add_turns(const gwi_case *c, gw_verdict *verdict, const loop *it)
+/* Compare the end of the first turn of a loop with that of the last one. The first turn may set up what later ones
+ * use. */
+static bool list_loop(const gwi_case *c, gw_verdict *verdict, size_t first)
 {
+    const gw_phase *phase = c->model->phase;
     gw_verdict_unfreed *unfreed = &verdict->unfreed;
+    size_t last = first, count = 1;
     char bytes[GW_BYTES_TEXT_MAX];
-    uint64_t more = it->newest > it->first ? it->newest - it->first : 0;
-    if (more == 0 || it->count < 2)
+    for (size_t i = first + 1; i < c->model->phase_count && phase[i].pid == phase[first].pid; i++) {
+        if (is_turn(&phase[first], &phase[i])) {
+            last = i;
+            count++;
+        }
+    }
+    uint64_t before = end_bytes(c->model, first), after = end_bytes(c->model, last);
+    if (after <= before)
         return true;
     if (!gw_array_more(&unfreed->turns, unfreed->turns_count, sizeof *unfreed->turns))
         return false;
     gw_verdict_turns *turns = &unfreed->turns[unfreed->turns_count++];
-    *turns = (gw_verdict_turns){strdup(it->last->name), it->last->pid, it->count, more};
+    *turns = (gw_verdict_turns){strdup(phase[last].name), phase[last].pid, count, after - before};
     return turns->phase != NULL &&
            (!is_strict(c) ||
-            gwi_list_addf(&verdict->advice,
-                          "leak: pid %u held %s more after turn %" PRIu64 " (phase %s) than after the first turn",
-                          turns->pid, gw_bytes_text(bytes, more), turns->count, turns->phase));
+            gwi_list_addf(&verdict->advice, "leak: pid %u held %s more after turn %zu (phase %s) than after the first",
+                          turns->pid, gw_bytes_text(bytes, turns->bytes), count, turns->phase));
 }
 
-/* Compare the device memory at the ends of phases that are turns of one loop. The first turn may set up what the later
- * ones use. */
 static bool list_turns(const gwi_case *c, gw_verdict *verdict)
 {
     enum { LOOPS_MAX = 64 };
-    loop loops[LOOPS_MAX];
-    size_t count = 0;
-    const gw_model *model = c->model;
-    for (size_t i = 0; i < model->phase_count; i++) {
-        const gw_phase *phase = &model->phase[i], *next = i + 1 < model->phase_count ? phase + 1 : NULL;
-        if (phase->name != NULL)
-            take_turn(loops, &count, LOOPS_MAX, phase, next != NULL && next->pid == phase->pid ? next : NULL);
-    }
+    const gw_phase *phase = c->model->phase;
     bool good = true;
-    for (size_t i = 0; i < count && good; i++)
-        good = add_turns(c, verdict, &loops[i]);
+    for (size_t i = 0, loops = 0; i < c->model->phase_count && loops < LOOPS_MAX && good; i++) {
+        size_t first = 0;
+        while (first < i && !is_turn(&phase[first], &phase[i]))
+            first++;
+        if (first < i || phase[i].name == NULL)
+            continue;
+        good = list_loop(c, verdict, i);
+        loops++;
+    }
     return good;
 }
 
