@@ -134,7 +134,16 @@ def one():
     block = take(1024)
     if sys.argv[-1] == "repaired":
         give(block)
-kept = {"three trainings": lambda: [train() for _ in range(3)], "one block": one}[sys.argv[1]]()
+def turns():
+    mark = ctypes.CDLL("libgpuwhy-hook.so", os.RTLD_NOLOAD).gpuwhy_phase_mark
+    kept = []
+    for turn in range(1, 4):
+        mark(b"fold %d" % turn)
+        kept += train()
+    mark(None)
+    for block in kept:
+        give(block)
+kept = {"turns": turns, "three trainings": lambda: [train() for _ in range(3)], "one block": one}[sys.argv[1]]()
 """
 PROGRAM = PROGRAM.replace("    assert cu.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 20)) == 0\n", "")
 FAILURES = {  # the command, and how much it leaves in MiB
@@ -180,6 +189,18 @@ class Gate(PythonCase):
                 self.assertEqual((verdict["unfreed"]["bytes"], verdict["leaks"], lines), (0, [], []))
                 self.assertEqual([case[0].tag for case in suite], 3 * ["system-out"])
 
+    def test_growth_from_turn_to_turn(self):
+        """Three folds, named as phases, that keep 64 MiB each; all is freed at the end."""
+        argv = [sys.executable, "program.py", "turns"]
+        verdict, lines, _ = self.gate(argv, "--fail-on", "any", status=0)
+        self.assertEqual((verdict["unfreed"]["bytes"], lines), (0, []))
+        self.assertEqual([(one["phase"], one["turns"], one["bytes"]) for one in verdict["unfreed"]["growth"]],
+                         [("fold 3", 3, 128 << 20)])
+        verdict, lines, _ = self.gate(argv, "--fail-on", "any", "--leaks", "strict", status=FAIL_ON)
+        self.assertRegex(lines[0], r"held 128.00 MiB more after turn 3 \(phase fold 3\) than after the first; the exit")
+        verdict, lines, _ = self.gate(repaired(argv), "--fail-on", "any", "--leaks", "strict", status=0)
+        self.assertEqual((verdict["unfreed"]["growth"], lines), ([], []))
+
     def test_lab_check_is_strict_if_asked(self):
         for argv, _ in FAILURES.values():
             done = self.run_gpuwhy("lab", "check", "--expect", "clean", "--", *argv)
@@ -220,6 +241,9 @@ class Gate(PythonCase):
         self.assertEqual([case[0].tag for case in suite], ["system-out", "failure", "skipped", "skipped"])
         self.gate(["true"], "--fail-on", "leak,illegal-address", status=0)
         self.gate(["true"], "--fail-on", "leak", "--leaks", "strict", status=FAIL_ON)
+        (self.folder / "train.log").write_text("step 1\nstep 2\ntraining completed\n")
+        done = self.run_gpuwhy("explain", "train.log", "--fail-on", "any,leak")
+        self.assertEqual((done.returncode, done.stderr.count(b"not known: no recording was judged")), (FAIL_ON, 2))
         done = self.run_gpuwhy("lab", "check", "true", "--expect", "clean", "--leaks", "strict")
         self.assertEqual(done.returncode, 1)
 
