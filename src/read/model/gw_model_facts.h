@@ -224,8 +224,8 @@ typedef enum gw_framework {
 typedef struct gw_phase {
     uint64_t t_ns;
     uint32_t pid;
-    uint32_t alike; /* index of the process's first phase with the same name */
-    char *name;     /* owned by the model; NULL: from t_ns on, the process is in no phase */
+    uint32_t alike;      /* index of the process's first phase with the same name */
+    char *name;          /* owned by the model; NULL: from t_ns on, the process is in no phase */
     uint64_t live_bytes; /* device and managed memory that the process held then, on all devices */
 } gw_phase;
 

@@ -20,8 +20,8 @@ typedef struct gw_run_options {
     const char *record_environment; /* names of further variables to record (gw_config_names_contain()); NULL: none */
     const char *leaks; /* "strict": memory that is not freed at a clean end is a leak; NULL: not all of it */
     bool quiet;
-    const char *fail_on; /* verdicts that make a good exit status a bad one (gwi_gate.h), checked; NULL: none */
-    const char *junit;   /* file for the result as JUnit XML; NULL: none */
+    const char *fail_on;    /* verdicts that make a good exit status a bad one (gwi_gate.h), checked; NULL: none */
+    const char *junit;      /* file for the result as JUnit XML; NULL: none */
     bool no_verdict;        /* print no verdict */
     const char *json;       /* file for the verdict as JSON, "-" for standard output; NULL: none */
     const char *message;    /* file for a short text about a failure; NULL: none */
