@@ -3,7 +3,7 @@
 _gpuwhy()
 {
     local cur prev words cword line value shell before reply=()
-    _init_completion -n =: || return
+    _init_completion -n =:@ || return
     while IFS= read -r line; do
         case $line in
         :*) shell=${line#:} ;;
@@ -16,15 +16,16 @@ _gpuwhy()
         return
         ;;
     esac
-    # readline replaces only what follows the last = or : of the word.
+    # readline replaces only what follows the last =, : or @ of the word.
     before=
-    [[ $cur != *[=:]* ]] || before=${cur%"${cur##*[=:]}"}
+    [[ $cur != *[=:@]* ]] || before=${cur%"${cur##*[=:@]}"}
     COMPREPLY=()
     for value in "${reply[@]}"; do
         COMPREPLY+=("${value#"$before"}")
         case $value in *[=:,]) compopt -o nospace ;; esac
     done
     cur=${cur#"$before"}
+    [[ $before != @* ]] || shell= # a run, not a file
     case $shell in
     files) _filedir ;;
     files\ *) _filedir "${shell#files }" ;;

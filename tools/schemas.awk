@@ -168,7 +168,7 @@ BEGIN {
     simple["seconds"] = "{\"type\": \"number\", \"minimum\": 0}"
     simple["cause"] = "{\"type\": \"string\", \"pattern\": \"^[a-z0-9]+(-[a-z0-9]+)*$\"}"
     simple["hash"] = "{\"type\": \"string\", \"pattern\": \"^[0-9a-f]{16}$\"}"
-    split("time=seconds;key=hash;kind=\"run\" or \"fit\";status=status;certainty=certainty or null;flag=boolean;" \
+    split("time=seconds;key=hash;kind=\"run\", \"rehearsal\" or \"fit\";status=status;certainty=certainty or null;flag=boolean;" \
           "number=count or null;seconds=seconds or null;words=string or null;text=string or null;" \
           "attempts=list of earlier_attempts", pair, ";")
     for (i in pair) {

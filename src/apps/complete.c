@@ -6,6 +6,7 @@
 #include "gwi_cmd.h"
 #include "gwi_help_text.h"
 #include "gwi_lesson.h"
+#include "gwi_runs.h"
 
 #include "gw_config.h"
 #include "gw_export.h"
@@ -125,10 +126,29 @@ static void add_pids(values_list *values, const edges *around)
     closedir(dir);
 }
 
+/* Add the handles of the last runs if the word begins as one. The database is read without waiting for long. */
+static void add_handles(values_list *values, const edges *around)
+{
+    enum { RUNS_MAX = 20, WAIT_MS = 100 };
+    gwi_past_list list;
+    const gwi_past_query query = {.newest_max = RUNS_MAX, .wait_ms = WAIT_MS};
+    if (values->typed[0] == '@' && gwi_runs_read(&query, &list, NULL) == GW_OK) {
+        for (size_t i = list.count; i-- > 0;) {
+            gw_text handle = {0}, meaning = {0};
+            gw_text_addf(&handle, "@%zu", list.item[i].number);
+            gw_add_printable(&meaning, list.item[i].command);
+            add_between(values, around, gw_text_str(&handle), gw_text_str(&meaning));
+            gw_text_free(&handle);
+            gw_text_free(&meaning);
+        }
+        gwi_past_free(&list);
+    }
+}
+
 static const struct {
     const char *name; /* in a table of options */
     void (*add)(values_list *values, const edges *around);
-    shell_adds shell; /* if `add` is NULL */
+    shell_adds shell; /* what the shell adds */
 } lists[] = {{"CAUSE", add_causes, SHELL_NOTHING},
              {"CARD", add_cards, SHELL_NOTHING},
              {"LESSON", add_lessons, SHELL_NOTHING},
@@ -138,7 +158,7 @@ static const struct {
              {"KEY", add_keys, SHELL_NOTHING},
              {"PID", add_pids, SHELL_NOTHING},
              {"FILE", NULL, SHELL_FILES},
-             {"RECORDING", NULL, SHELL_RECORDINGS},
+             {"RECORDING", add_handles, SHELL_RECORDINGS},
              {"DIR", NULL, SHELL_FOLDERS},
              {"PYTHON", NULL, SHELL_PROGRAM},
              {"CMD", NULL, SHELL_PROGRAM},
@@ -152,7 +172,7 @@ static void add_list(values_list *values, const char *name, const edges *around)
             continue;
         if (lists[i].add != NULL)
             lists[i].add(values, around);
-        else
+        if (lists[i].shell != SHELL_NOTHING)
             values->shell = values->shell == SHELL_NOTHING ? lists[i].shell : SHELL_FILES;
     }
 }

@@ -89,7 +89,7 @@ static void add_words(gw_text *text, int argc, char **argv)
 int gwi_meant(int argc, char **argv)
 {
     const char *word = argv[1], *nearest = nearest_command(word);
-    if (is_explainable(word)) {
+    if (is_explainable(word) || word[0] == '@') {
         argv[0] = (char[]){"explain"};
         return gwi_cmd_explain(argc, argv);
     }

@@ -330,6 +330,27 @@ GW_TEST(direction_characters_are_not_printed)
     }
 }
 
+GW_TEST(a_long_text_is_shortened_in_the_middle)
+{
+    static const struct {
+        const char *from;
+        unsigned columns;
+        const char *to;
+    } cases[] = {
+        {"python train.py", 15, "python train.py"},
+        {"python train.py --lr 3 --epochs 1", 24, "python ... 3 --epochs 1"},
+        {"abcdefghijklmnopqrstuvwxyz", 15, "abcde ... vwxyz"},
+        {"\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9", 12,
+         "\u00E9\u00E9\u00E9 ... \u00E9\u00E9\u00E9\u00E9"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_text text = {0};
+        gw_add_short(&text, cases[i].from, cases[i].columns);
+        assert_string_equal(gw_text_str(&text), cases[i].to);
+        gw_text_free(&text);
+    }
+}
+
 GW_TEST(words_are_quoted_for_a_shell)
 {
     static const char *const cases[][2] = {

@@ -122,6 +122,10 @@ unsigned gw_columns(const char *string, size_t bytes);
  * the number of lines on a terminal of that width. */
 unsigned gw_add_wrapped(gw_text *text, const char *body, unsigned at, unsigned indent, unsigned width);
 
+/* Append `string` in at most `columns` columns, 12 or more. The middle of a longer text is left out, at words if
+ * possible, and replaced by "...": "python train.py ... --batch 8". Never cuts inside a UTF-8 sequence. */
+void gw_add_short(gw_text *text, const char *string, unsigned columns);
+
 /* ---- "did you mean": the word of a list that is most similar to a misspelt one ---- */
 
 /* A search in a list. Begin with {.word = WORD}. A word of the list is similar if at most a third of the longer word's

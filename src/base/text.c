@@ -387,6 +387,42 @@ unsigned gw_add_wrapped(gw_text *text, const char *body, unsigned at, unsigned i
     return lines;
 }
 
+/* Return how many bytes of the beginning fit into `columns` columns: whole words, if they fill a third of them. */
+static size_t head_bytes(const char *string, unsigned columns)
+{
+    size_t fit = 0, words = 0;
+    for (size_t i = 0; string[i] != '\0' && gw_columns(string, i) <= columns; i++) {
+        fit = is_continuation((unsigned char)string[i]) ? fit : i;
+        words = string[i] == ' ' ? i : words;
+    }
+    return gw_columns(string, words) >= columns / 3 ? words : fit;
+}
+
+/* Return where the end begins that fits into `columns` columns, in the same way. */
+static size_t tail_start(const char *string, size_t bytes, unsigned columns)
+{
+    size_t fit = bytes, words = bytes;
+    for (size_t i = bytes; i > 0 && gw_columns(string + i, bytes - i) <= columns; i--) {
+        fit = is_continuation((unsigned char)string[i]) ? fit : i;
+        words = string[i - 1] == ' ' ? i : words;
+    }
+    return gw_columns(string + words, bytes - words) >= columns / 3 ? words : fit;
+}
+
+void gw_add_short(gw_text *text, const char *string, unsigned columns)
+{
+    static const char dots[] = " ... ";
+    size_t bytes = strlen(string);
+    unsigned room = columns - (sizeof dots - 1);
+    if (gw_columns(string, bytes) <= columns) {
+        gw_text_add(text, string, bytes);
+        return;
+    }
+    size_t head = head_bytes(string, room / 2);
+    size_t tail = tail_start(string, bytes, room - gw_columns(string, head));
+    gw_text_addf(text, "%.*s%s%s", (int)head, string, dots, string + tail);
+}
+
 /* ---- the most similar word of a list ---- */
 
 enum { EDITS_MAX = 3, EDITS_SHARE = 3, BEGINNING_MIN = 3 };

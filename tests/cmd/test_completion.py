@@ -9,7 +9,7 @@ import subprocess
 import threading
 import unittest
 
-from support import Case, GPUWHY, lines_of, wait_until
+from support import Case, GPU, GPUWHY, lines_of, wait_until
 
 FILES = pathlib.Path(__file__).resolve().parents[2] / "completions"
 BASH_COMPLETION = pathlib.Path("/usr/share/bash-completion/bash_completion")
@@ -60,6 +60,10 @@ class Values(Case):
         self.assertEqual(self.complete("causes", "gpu-oom-lea")[0], ["gpu-oom-leak"])
         self.assertIn(str(os.getpid()), self.complete("poke", str(os.getpid()))[0])
         self.assertEqual(self.complete("run", "--memory", ""), ([], ":nothing"))
+        self.assertEqual(self.complete("explain", "@"), ([], ":files"))
+        self.run_gpuwhy("run", "--gpu", GPU, "--", "sh", "-c", "exit 3")
+        self.assertEqual(self.complete("explain", "@"), (["@1"], ":files"))
+        self.assertEqual(self.complete("export", ""), ([], ":files gpuwhy"))
 
     def test_every_card_exists(self):
         for card in self.complete("run", "--gpu", "virtual:")[0]:
@@ -127,7 +131,7 @@ class Bash(Shell):
     """
 
     def offered(self, words):
-        split = [part for word in words for part in re.findall("[=:]+|[^=:]+", word) or [""]]
+        split = [part for word in words for part in re.findall("[=:@]+|[^=:@]+", word) or [""]]
         out = self.run_shell("bash", "--norc", "-c", self.SCRIPT, "-", str(BASH_COMPLETION), str(FILES / "gpuwhy.bash"),
                              " ".join(["gpuwhy", *words]), "gpuwhy", *split)
         return {line.rstrip() for line in out.splitlines()} - {""}
@@ -136,11 +140,15 @@ class Bash(Shell):
         self.check(self.offered)
 
     def test_words_that_readline_splits(self):
-        """readline splits words at = and :, and replaces only the last part."""
+        """readline splits words at =, : and @, and replaces only the last part."""
         self.assertEqual(self.offered(["run", "--gpu", "virtual:h2"]), {"h200"})
         self.assertEqual(self.offered(["run", "--gpu=virtual:h2"]), {"h200"})
         self.assertEqual(self.offered(["run", "--color=n"]), {"never"})
         self.assertEqual({name.rstrip("/") for name in self.offered(["doctor", "--root=lo"])}, {"logs"})
+        for code in "0", "1":
+            self.run_gpuwhy("run", "--gpu", GPU, "--", "sh", "-c", f"exit {code}")
+        self.assertEqual(self.offered(["explain", "@"]), {"1", "2"})
+        self.assertEqual(self.offered(["diff", "@2", "@1"]), {"1"})
 
 
 @unittest.skipUnless(shutil.which("fish"), "fish is not installed")

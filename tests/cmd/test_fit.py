@@ -187,7 +187,7 @@ class Fit(Case):
         one = self.fit("--memory", "1GiB", "--from", 512)[0]["combinations"][0]
         runs = json.loads(self.run_gpuwhy("history", "--json").stdout)["runs"]
         self.assertEqual([run["fit"] for run in runs], [f"batch {one['largest']}"])
-        self.assertRegex(self.run_gpuwhy("history").stdout.decode(), rf"fit +batch {one['largest']} after")
+        self.assertRegex(self.run_gpuwhy("history").stdout.decode(), rf"@1 .* fit +batch {one['largest']} ")
         self.assertEqual([path.name for path in (self.folder / "state" / "gpuwhy").iterdir()], ["runs.db"])
 
     def check_stop(self, number):

@@ -10,6 +10,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
+import unicodedata
 import unittest
 
 from support import BEGIN, GPU, GPUWHY, PythonCase, WAIT_S
@@ -104,11 +106,92 @@ class History(PythonCase):
         self.assertIn("this one peaked at 5.00 GiB and failed", line["text"])
         out = self.history("train.py")
         self.assertIn("the last 3 good runs of this command peaked at 1.00 GiB to 3.00 GiB, the newest peaked at 5.00 GiB and failed", out)
-        self.assertIn("exited 1 after", out)
-        self.assertIn(", peak 3.00 GiB: ", out)
+        self.assertRegex(out, r"\n@1  .* exited 1  +[0-9.]+ s  5.00 GiB  ")
+        self.assertRegex(out, r"\n@2  .* clean  +[0-9.]+ s  3.00 GiB  ")
         peaks = self.runs("train.py")["attempts"]["peaks"]
         self.assertEqual((peaks["earlier"], peaks["earlier_good"], peaks["newest_failed"]), (3, True, True))
         self.assertGreaterEqual(peaks["newest_bytes"], 5 * GIB)
+
+    def explained(self, *words):
+        return json.loads(self.run_gpuwhy("explain", "--json", *words).stdout)
+
+    def test_a_handle_is_a_run(self):
+        for gib in (1, 2, 3):
+            self.run_program(gib=gib, batch=gib)
+        runs = self.runs()["runs"]
+        self.assertEqual([run["handle"] for run in runs], ["@3", "@2", "@1"])
+        self.assertEqual([run["handle"] for run in self.runs("--where", "peak < 3e9")["runs"]], ["@3", "@2"])
+        self.assertEqual([run["handle"] for run in self.runs("--where", "peak > 3e9", "train.py")["runs"]], ["@1"])
+        for run in runs:
+            self.assertEqual(self.explained(run["handle"])["recording"], run["recording"])
+        diff = json.loads(self.run_gpuwhy("diff", "--json", "@3", "@1").stdout)
+        self.assertEqual([diff[side]["command"][-1] for side in ("good", "bad")], ["1", "3"])
+        page = self.folder / "page.html"
+        self.assertEqual(self.run_gpuwhy("report", "-o", page, "@2").returncode, 0)
+        self.assertIn(pathlib.Path(runs[1]["recording"]).name, page.read_text())
+        self.assertEqual(self.run_gpuwhy("export", "@2", "--to", "csv").returncode, 0)
+        whatif = json.loads(self.run_gpuwhy("whatif", "--json", "@1").stdout)
+        self.assertEqual((whatif["recording"], whatif["possible"]), (runs[2]["recording"], False))
+        self.assertIn(b"no fault found", self.run_gpuwhy("@1").stdout)
+        self.assertEqual(self.run_gpuwhy("explain", "-m", "@1").returncode, 1)  # a message, not a run
+        (self.folder / "@1").write_text("CUDA error: out of memory\n")
+        self.assertIn("gpu-oom", self.run_gpuwhy("explain", "./@1").stdout.decode())
+
+    def test_wrong_handles(self):
+        self.assertIn("@1: no runs recorded yet", self.run_gpuwhy("explain", "@1").stderr.decode())
+        self.run_program(gib=1)
+        self.run_program(gib=2)
+        for words, reason in ((["@0"], "@0 is no run: @1 is the newest"), (["@"], "@ is no run"), (["@x"], "a file is ./@x"),
+                              (["@-1"], "@-1 is no run"), (["@1x"], "@1x is no run"), (["@01"], "@01 is no run"),
+                              (["@999"], "@999: there are only 2 runs"), (["@99999999999999999999"], "is no run"),
+                              (["@1", "@3"], "@3: there are only 2 runs"), (["@1", "@"], "@ is no run")):
+            for command in ("explain", "report", "diff", "export", "whatif"):
+                done = self.run_gpuwhy(command, *words, *(["--to", "csv"] if command == "export" else []))
+                [line] = done.stderr.decode().splitlines()
+                self.assertEqual(done.returncode, 2, (command, words))
+                if len(words) == {"diff": 2, "export": 1, "whatif": 1}.get(command, len(words)):
+                    self.assertIn(reason, line, (command, words))
+        os.unlink(self.runs()["runs"][1]["recording"])
+        self.assertIn("@1: the recording of this run was removed: /", self.run_gpuwhy("explain", "@1").stderr.decode())
+        self.assertEqual(self.run_gpuwhy("explain", "@2").returncode, 0)
+        self.columns("update runs set recording = null")
+        self.assertIn("@2: the recording of this run was not kept", self.run_gpuwhy("report", "@2").stderr.decode())
+        self.columns("update runs set kind = 'fit'")
+        self.assertIn("@2 is an answer of `gpuwhy fit`", self.run_gpuwhy("report", "@2").stderr.decode())
+
+    def test_a_word_for_each_kind_and_end(self):
+        self.run_program()
+        self.execute([GPUWHY, "rehearse", "--gpu", GPU, "--", sys.executable, self.program], check=True)
+        going = self.start(sys.executable, "-c", BEGIN + "print(flush=True); sys.stdin.read()", stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE)
+        going.stdout.readline()
+        virtual, rehearsal, running = self.runs()["runs"]
+        self.assertEqual([virtual["kind"], rehearsal["kind"], running["kind"]], ["run", "rehearsal", "run"])
+        self.assertEqual([virtual["status"], rehearsal["status"], running["end"]], ["clean", "clean", "still running"])
+        self.assertIn("is running after", self.run_gpuwhy("explain", "@1").stdout.decode())
+        self.assertEqual(running["handle"], "@1")
+        self.assertLess(abs(running["start_s"] - time.time()), WAIT_S)
+        out = self.history()
+        self.assertRegex(out, r"@3 .*  virtual    clean  ")
+        self.assertRegex(out, r"@2 .*  rehearsal  clean  ")
+        self.assertRegex(out, r"@1 .*  virtual    still running  ")
+        self.assertEqual(len(self.runs("no such words")["runs"]), 0)
+        going.kill()
+        going.communicate()
+        self.assertRegex(self.history(), r"@1 .*  gpuwhy was killed  ")
+
+    def test_lines_fit_80_columns(self):
+        self.program.rename(self.folder / "训练模型的程序.py")
+        self.program = self.folder / "训练模型的程序.py"
+        self.run_program(batch="9" * 70)
+        self.run_program(code=1)
+        lines = self.history().splitlines()
+        self.assertEqual(len(lines), 3)
+        for line in lines:
+            self.assertLessEqual(sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line), 80, line)
+            self.assertNotIn("\N{REPLACEMENT CHARACTER}", line)
+        self.assertIn("...", lines[1])
+        self.assertRegex(lines[2], r"^@1 .* python\S* \.\.\. .*--batch-size 8$")
 
     def test_where_lists_some_runs_and_compares_all(self):
         self.run_program(gib=1)

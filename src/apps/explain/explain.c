@@ -10,7 +10,7 @@
 #include "gwi_mixed.h"
 #include "gwi_options.h"
 #include "gwi_output.h"
-#include "gwi_past_runs.h"
+#include "gwi_runs.h"
 #include "gwi_terminal.h"
 
 #include "gw_logs.h"
@@ -485,8 +485,11 @@ const gwi_manual gwi_manual_explain = {
               {GW_EXIT_FAIL_ON, "with --fail-on: the verdict is one of the words"},
               {GW_EXIT_USAGE, "usage error or unreadable input; one line on stderr names the input and the reason"}},
     .environment = {{GWI_MANUAL_STATE_HOME}},
-    .files = {{GWI_MANUAL_RECORDINGS}, {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
+    .files = {{GWI_MANUAL_RECORDINGS},
+              {GWI_MANUAL_HANDLE},
+              {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
     .examples = {{"gpuwhy explain", "explain the last run again, even while it is running"},
+                 {"gpuwhy explain @3", "explain the third newest run of `gpuwhy history`"},
                  {"gpuwhy explain --all run.gpuwhy", "print all the evidence, not just one screen"},
                  {"gpuwhy explain slurm-123.out slurm-123.err", "explain the text logs of a job"},
                  {"gpuwhy explain --bundle report.md train.log", "write one file to attach to a bug report"},
@@ -543,6 +546,10 @@ int gwi_cmd_explain(int argc, char **argv)
     write_again(&again, argc, argv);
     if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK ||
         gwi_gate_check(options.fail_on, &err) != GW_OK) {
+        gw_text_free(&again);
+        return fail(&err);
+    }
+    if (!options.help && options.message == NULL && gwi_handles_resolve(argv + 1, words, &err) != GW_OK) {
         gw_text_free(&again);
         return fail(&err);
     }

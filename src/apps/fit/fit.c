@@ -148,12 +148,12 @@ static gw_status take_options(gwi_fit *fit, const fit_options *options, char **p
 
 /* ---- after the search ---- */
 
-static void list_answer(const gwi_fit *fit)
+static void list_answer(const gwi_fit *fit, bool good)
 {
     gw_text line = {0};
     gwi_fit_line(fit, &line);
     gwi_past_add_answer(fit->plan.command, fit->started_realtime_ns, fit->seconds,
-                        fit->plan.combination_count == 1 ? fit->one[0].answer.largest : 0, gw_text_str(&line));
+                        fit->plan.combination_count == 1 ? fit->one[0].answer.largest : 0, good, gw_text_str(&line));
     gw_text_free(&line);
 }
 
@@ -200,7 +200,7 @@ static int search(gwi_fit *fit, const fit_options *options, const gwi_output *ou
     else if (fit->stop_signal == 0)
         tell(fit, output);
     if (st == GW_OK && fit->stop_signal == 0 && !options->no_history)
-        list_answer(fit);
+        list_answer(fit, status == GW_EXIT_OK);
     gwi_fit_end(fit);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "gwi_cmd.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
+#include "gwi_runs.h"
 #include "gwi_terminal.h"
 
 #include "gw_render.h"
@@ -25,8 +26,9 @@ const gwi_manual gwi_manual_diff = {
     .exits = {{GW_EXIT_OK, "nothing that matters differs"},
               {GW_EXIT_UNDETERMINED, "something that matters differs"},
               {GW_EXIT_USAGE, "usage error, or a recording cannot be read completely"}},
-    .files = {{GWI_MANUAL_RECORDINGS}},
-    .examples = {{"gpuwhy diff monday.gpuwhy today.gpuwhy", "what is different today?"}},
+    .files = {{GWI_MANUAL_RECORDINGS}, {GWI_MANUAL_HANDLE}},
+    .examples = {{"gpuwhy diff @3 @1", "the third newest and the newest run of `gpuwhy history`"},
+                 {"gpuwhy diff monday.gpuwhy today.gpuwhy", "what is different today?"}},
     .see_also = "explain history"};
 
 static gw_status read_one(const char *path, gw_portrait **ret_portrait, gw_error *err)
@@ -102,5 +104,7 @@ int gwi_cmd_diff(int argc, char **argv)
         return gwi_manual_print(&gwi_manual_diff);
     if (st == GW_OK && words != 2)
         st = gw_fail(&err, GW_USAGE, "two recordings are needed, the good one first");
+    if (st == GW_OK)
+        st = gwi_handles_resolve(argv + 1, words, &err);
     return st == GW_OK ? compare(argv[1], argv[2], &options) : gwi_refuse("diff", &err);
 }

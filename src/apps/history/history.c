@@ -4,10 +4,10 @@
 #include "gw_say.h"
 #include "gw_text.h"
 #include "gwi_cmd.h"
-#include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past_runs.h"
+#include "gwi_runs.h"
 #include "gwi_terminal.h"
 
 #include "gw_clock.h"
@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The attempts of one command: all its runs in the list of past runs. */
@@ -78,9 +77,9 @@ static json_object *json_key(uint64_t key)
     return json_object_new_string(gwi_past_key_text(text, key));
 }
 
-static json_object *json_kind(bool is_answer)
+static json_object *json_kind(gwi_column_kind kind)
 {
-    return json_object_new_string(gwi_past_kind_text(is_answer));
+    return json_object_new_string(gwi_past_kind_text(kind));
 }
 
 static json_object *json_status(gw_verdict_status status)
@@ -136,7 +135,10 @@ static json_object *of_run(const gwi_past *past)
     json_object *object = json_object_new_object();
 #define GWI_COLUMN(type, field, column, json, meaning) json_object_object_add(object, json, json_##type(past->field));
 #include "past_columns.def"
-    json_object_object_add(object, "fit", past->is_answer ? gw_json_text(past->end) : NULL);
+    char handle[24];
+    snprintf(handle, sizeof handle, "@%zu", past->number);
+    json_object_object_add(object, "handle", json_object_new_string(handle));
+    json_object_object_add(object, "fit", past->kind == GWI_PAST_FIT ? gw_json_text(past->end) : NULL);
     return object;
 }
 
@@ -231,7 +233,8 @@ static void add_columns(gw_text *text)
 const gwi_manual gwi_manual_history = {
     .usage = "gpuwhy history [--all] [--where SQL] [--json] [words of the command]\n"
              "gpuwhy history --prune [--keep-recordings N] [--keep-bytes SIZE] ..\n",
-    .about = "Lists the last runs with their verdicts. With words, lists the runs whose command line contains "
+    .about = "Lists the last runs with their verdicts. `gpuwhy explain @3` explains the third newest one, and so do "
+             "report, diff, export and whatif. With words, lists the runs whose command line contains "
              "them, and prints what the failed runs of the newest of these commands have in common and the good "
              "ones do not.",
     .group = {{.options = options_table, .count = OPTION_COUNT}},
@@ -243,7 +246,8 @@ const gwi_manual gwi_manual_history = {
     .files = {{GWI_MANUAL_RUNS},
               {"$XDG_CONFIG_HOME/gpuwhy/config",
                "how long recordings are kept, in JSON; by default ~/.config/gpuwhy/config"}},
-    .examples = {{"gpuwhy history train.py", "the runs of a command, and what its failed runs have in common"},
+    .examples = {{"gpuwhy diff @3 @1", "what is different between the third newest run and the newest one?"},
+                 {"gpuwhy history train.py", "the runs of a command, and what its failed runs have in common"},
                  {"gpuwhy history --where \"peak > 8e9 and cause like 'gpu-oom%'\"",
                   "the runs that needed more than 8 GB and ran out of memory"}},
     .see_also = "run explain diff"};
@@ -266,56 +270,146 @@ static void print(gw_text *line)
     print_painted(line, 0, "", GW_ROLE_PLAIN);
 }
 
+/* ---- the table ---- */
+
+enum { HANDLE, AGE, KIND, VERDICT, TOOK, PEAK, COMMAND, CELLS };
+
+/* A row of the table: the text of each column. */
+typedef struct row {
+    gw_text cell[CELLS]; /* owned */
+} row;
+
+static const char *kind_of(const gwi_past *past)
+{
+    if (past->kind != GWI_PAST_RUN)
+        return gwi_past_kind_text(past->kind);
+    return strstr(past->card, "(virtual)") != NULL ? "virtual" : "";
+}
+
+/* Return the cause or, without one, how the run ended. */
 static const char *verdict_of(const gwi_past *past)
 {
-    if (past->is_answer)
-        return "fit";
+    bool is_end_known = past->exit.is_known || past->signal.is_known;
     if (past->status == GW_VERDICT_FAULT)
         return past->cause;
+    if (past->kind == GWI_PAST_FIT || !is_end_known)
+        return past->end;
     if (!past->observed && past->exit.is_known && past->exit.value == 0)
-        return "no driver call observed";
-    return past->status == GW_VERDICT_UNDETERMINED ? "not determined" : "clean";
+        return "no driver call seen";
+    return past->status == GW_VERDICT_CLEAN ? "clean" : past->end;
 }
 
 static gw_role role_of(const gwi_past *past)
 {
-    if (past->is_answer)
-        return GW_ROLE_PLAIN;
+    if (past->is_going)
+        return GW_ROLE_STRONG;
     if (past->status == GW_VERDICT_CLEAN)
         return past->observed ? GW_ROLE_GOOD : GW_ROLE_WARNING;
     return past->status == GW_VERDICT_FAULT ? GW_ROLE_FAILED : GW_ROLE_WARNING;
 }
 
-static void add_start(gw_text *line, const gwi_past *past)
+static void fill_row(const gwi_past *past, row *cells)
 {
-    time_t start = (time_t)(past->start_realtime_ns / 1000000000u);
-    struct tm parts;
-    char stamp[32] = "?";
-    if (localtime_r(&start, &parts) != NULL)
-        strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &parts);
-    gw_text_add_str(line, stamp);
+    char age[GWI_AGE_TEXT_MAX], peak[GW_BYTES_TEXT_MAX];
+    uint64_t now_ns = gw_realtime_ns(), start_ns = past->start_realtime_ns;
+    size_t folder = strcspn(past->command, " "); /* the folder of the program tells little */
+    while (folder > 0 && past->command[folder - 1] != '/')
+        folder--;
+    const char *texts[] = {[KIND] = kind_of(past), [VERDICT] = verdict_of(past), [COMMAND] = past->command + folder};
+    texts[AGE] = gwi_age_text(age, now_ns > start_ns ? now_ns - start_ns : 0);
+    texts[PEAK] = past->peak.is_known && past->peak.value > 0 ? gw_bytes_text(peak, past->peak.value) : "";
+    for (int i = 0; i < CELLS; i++)
+        gw_text_clear(&cells->cell[i]);
+    for (int i = AGE; i < CELLS; i++)
+        if (i != TOOK)
+            gw_add_printable(&cells->cell[i], texts[i]);
+    gw_text_addf(&cells->cell[HANDLE], "@%zu", past->number);
+    if (past->seconds >= 1000)
+        gw_text_addf(&cells->cell[TOOK], "%.0f min", past->seconds / 60);
+    else if (past->seconds >= 0)
+        gw_text_addf(&cells->cell[TOOK], "%.1f s", past->seconds);
 }
 
-static void show_run(const gwi_past *past)
+static const char *const titles[CELLS] = {"run", "age", "", "verdict", "took", "peak", "command"};
+
+/* The widths of the columns; 0: not shown. */
+typedef struct widths {
+    unsigned of[CELLS];
+    unsigned columns; /* of a line */
+} widths;
+
+/* Measure the columns. If they leave little room for the command, it is shown without duration and peak. */
+static void measure(const gwi_history_view *view, row *cells, widths *ret_widths)
+{
+    enum { STANDARD = 80, COMMAND_MIN = 24, NARROWEST = 40 };
+    unsigned used = 0, width = gwi_terminal_width(STDOUT_FILENO);
+    *ret_widths = (widths){.columns = width < NARROWEST ? STANDARD : width};
+    for (size_t i = 0; i < view->run_count; i++) {
+        fill_row(view->run[i], cells);
+        for (int k = 0; k < COMMAND; k++) {
+            unsigned columns = gw_columns(gw_text_str(&cells->cell[k]), cells->cell[k].bytes);
+            ret_widths->of[k] = columns > ret_widths->of[k] ? columns : ret_widths->of[k];
+        }
+    }
+    for (int k = 0; k < COMMAND; k++) {
+        unsigned title = ret_widths->of[k] == 0 ? 0 : (unsigned)strlen(titles[k]);
+        ret_widths->of[k] = title > ret_widths->of[k] ? title : ret_widths->of[k];
+        used += ret_widths->of[k] > 0 ? ret_widths->of[k] + 2 : 0;
+    }
+    for (int k = TOOK; k <= PEAK && used + COMMAND_MIN > ret_widths->columns; k++) {
+        used -= ret_widths->of[k] > 0 ? ret_widths->of[k] + 2 : 0;
+        ret_widths->of[k] = 0;
+    }
+    ret_widths->of[COMMAND] = used + COMMAND_MIN > ret_widths->columns ? COMMAND_MIN : ret_widths->columns - used;
+}
+
+static void print_row(const widths *all, const char *const text[CELLS], gw_role role)
 {
     gw_text line = {0};
-    char peak[GW_BYTES_TEXT_MAX];
-    add_start(&line, past);
-    size_t from = line.bytes;
-    gw_text_addf(&line, "  %-26s %s", verdict_of(past), past->end);
-    if (past->seconds >= 0)
-        gw_text_addf(&line, " after %.1f s", past->seconds);
-    if (past->peak.is_known && past->peak.value > 0)
-        gw_text_addf(&line, ", peak %s", gw_bytes_text(peak, past->peak.value));
-    gw_text_addf(&line, ": %.100s", past->command);
-    print_painted(&line, from, verdict_of(past), role_of(past));
+    size_t from = 0;
+    for (int k = 0; k < CELLS; k++) {
+        unsigned columns = gw_columns(text[k], strlen(text[k]));
+        if (k == VERDICT)
+            from = line.bytes;
+        if (k == COMMAND)
+            gw_add_short(&line, text[k], all->of[k]);
+        else if (all->of[k] > 0)
+            gw_text_addf(&line, "%s%*s", text[k], (int)(all->of[k] - (columns < all->of[k] ? columns : all->of[k])) + 2,
+                         "");
+    }
+    print_painted(&line, from, text[VERDICT], role);
+    gw_text_free(&line);
+}
+
+static void print_attempts(const gwi_past *past)
+{
+    gw_text line = {0};
     for (size_t i = 0; i < past->attempts.count; i++) {
         const gwi_past_attempt *attempt = &past->attempts.item[i];
-        gw_text_addf(&line, "    attempt %zu of %zu       %-26s %s", i + 1, past->attempts.count + 1,
+        gw_text_addf(&line, "    attempt %zu of %zu: %s, %s", i + 1, past->attempts.count + 1,
                      attempt->cause[0] == '\0' ? "not determined" : attempt->cause, attempt->end);
         print_painted(&line, 0, gw_text_str(&line), GW_ROLE_DIM);
     }
     gw_text_free(&line);
+}
+
+static void show_runs(const gwi_history_view *view)
+{
+    row cells = {0};
+    widths all;
+    measure(view, &cells, &all);
+    if (view->run_count > 0)
+        print_row(&all, titles, GW_ROLE_PLAIN);
+    for (size_t i = 0; i < view->run_count; i++) {
+        const char *text[CELLS];
+        fill_row(view->run[i], &cells);
+        for (int k = 0; k < CELLS; k++)
+            text[k] = gw_text_str(&cells.cell[k]);
+        print_row(&all, text, role_of(view->run[i]));
+        print_attempts(view->run[i]);
+    }
+    for (int k = 0; k < CELLS; k++)
+        gw_text_free(&cells.cell[k]);
 }
 
 /* ---- several attempts ---- */
@@ -473,8 +567,7 @@ static const char *none_text(const gwi_past_query *query)
 
 static void show(const gwi_history_view *view, const gwi_past_query *query)
 {
-    for (size_t i = 0; i < view->run_count; i++)
-        show_run(view->run[i]);
+    show_runs(view);
     if (view->run_count == 0)
         puts(none_text(query));
     if (view->attempts.is_there)
@@ -491,21 +584,6 @@ static gw_status check(const history_options *options, bool has_words, gw_error 
     return GW_OK;
 }
 
-/* Add a run whose supervisor was killed before it could do so. Returns false if the run is still going. */
-static bool add_unfinished(void *user, const char *recording)
-{
-    gwi_judged judged;
-    (void)user;
-    const gwi_judge_how how = {.no_history = true, .is_quick = true};
-    if (gwi_judge_file(recording, &how, &judged, NULL) != GW_OK)
-        return true; /* it cannot be read, and a later look would find the same */
-    bool is_over = !judged.running;
-    if (is_over)
-        gwi_past_add(judged.verdict, recording, NULL, judged.verdict->run.cwd == NULL ? "" : judged.verdict->run.cwd);
-    gwi_judged_free(&judged);
-    return is_over;
-}
-
 /* Read the runs that the user chose, and print them. */
 static gw_status list_runs(const history_options *options, const char *words, gw_error *err)
 {
@@ -514,9 +592,9 @@ static gw_status list_runs(const history_options *options, const char *words, gw
     gwi_past_query query = {.where = options->where,
                             .words = words[0] == '\0' ? NULL : words,
                             .newest_max = options->all ? 0 : SHOWN,
+                            .is_numbered = true,
                             .wait_ms = WAIT_MS};
-    gw_unfinished_visit(add_unfinished, NULL);
-    gw_status st = gwi_past_read(&query, &list, err);
+    gw_status st = gwi_runs_read(&query, &list, err);
     if (st == GW_OK)
         st = look(&list, query.words != NULL || query.where != NULL, &view, err);
     if (st == GW_OK && options->json)

@@ -2,6 +2,7 @@
 #include "gwi_cmd.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
+#include "gwi_runs.h"
 #include "gwi_terminal.h"
 
 #include "gw_model_replay.h"
@@ -35,7 +36,7 @@ const gwi_manual gwi_manual_whatif = {
     .exits = {{GW_EXIT_OK, "the replay is equal to the recording"},
               {GW_EXIT_UNDETERMINED, "there is no replay; the output gives the reason"},
               {GW_EXIT_USAGE, "usage error, or the file cannot be read"}},
-    .files = {{GWI_MANUAL_RECORDINGS}},
+    .files = {{GWI_MANUAL_RECORDINGS}, {GWI_MANUAL_HANDLE}},
     .examples = {{"gpuwhy whatif run.gpuwhy", "would another setting of the allocator have helped?"},
                  {"gpuwhy whatif --memory 40GiB run.gpuwhy", "what would happen on a card of 40 GiB?"}},
     .see_also = "run explain"};
@@ -147,5 +148,7 @@ int gwi_cmd_whatif(int argc, char **argv)
         return gwi_manual_print(&gwi_manual_whatif);
     if (st == GW_OK)
         st = check(&options, words, &err);
+    if (st == GW_OK)
+        st = gwi_handles_resolve(argv + 1, words, &err);
     return st == GW_OK ? whatif(argv[1], &options) : gwi_refuse("whatif", &err);
 }

@@ -11,7 +11,6 @@
 enum { GWI_PAST_SCHEMA = GWI_COLUMN_COUNT - 18 };
 
 #define GWI_PAST_TABLE "runs"
-#define GWI_PAST_FIT   "fit" /* column `kind` of an answer of gpuwhy fit */
 
 /* A connection. */
 typedef struct gwi_past_db {

@@ -19,7 +19,7 @@ typedef struct gwi_past_attempt {
 /* The types of the columns. All texts are owned. In a run that was read, they are not NULL, but may be "". */
 typedef uint64_t gwi_column_time; /* ns since 1970-01-01 UTC */
 typedef uint64_t gwi_column_key;  /* see gwi_past_key() */
-typedef bool gwi_column_kind;     /* not a run, but an answer of `gpuwhy fit` */
+typedef enum gwi_past_kind { GWI_PAST_RUN, GWI_PAST_REHEARSAL, GWI_PAST_FIT, GWI_PAST_KINDS } gwi_column_kind;
 typedef gw_verdict_status gwi_column_status;
 typedef gw_certainty gwi_column_certainty;
 typedef bool gwi_column_flag;
@@ -39,6 +39,8 @@ typedef struct gwi_column_attempts {
 typedef struct gwi_past {
 #define GWI_COLUMN(type, field, column, json, meaning) gwi_column_##type field;
 #include "past_columns.def"
+    size_t number; /* @number is its handle: its place among all runs, 1 for the newest; 0: not asked for */
+    bool is_going; /* never in the database */
 } gwi_past;
 
 enum {
@@ -65,6 +67,7 @@ typedef struct gwi_past_query {
     bool has_key, has_start;
     uint64_t key, start_realtime_ns;
     size_t newest_max; /* only the newest runs; 0: no limit */
+    bool is_numbered;  /* number the runs even if only some are read; without other conditions, they always are */
     int wait_ms;       /* how long to wait for a program that holds the database and makes no progress */
     uint64_t time_ms;  /* processor time that `where` may take; 0: 5 s */
 } gwi_past_query;
@@ -75,7 +78,7 @@ uint64_t gwi_past_key(const gw_string_list *argv, const char *folder);
 
 enum { GWI_KEY_TEXT_MAX = 17 };
 char *gwi_past_key_text(char out[GWI_KEY_TEXT_MAX], uint64_t key); /* as 16 hexadecimal digits; returns `out` */
-const char *gwi_past_kind_text(bool is_answer);
+const char *gwi_past_kind_text(gwi_column_kind kind);
 
 /* Return the batch size on a command line: the last of `--batch-size N`, `--batch N` and `-b N`, also with `=`. False:
  * there is none. */
@@ -87,8 +90,8 @@ bool gwi_past_batch(const gw_string_list *argv, uint64_t *ret_batch);
  * progress, so print the verdict first. Prints a line if the run could not be added. */
 void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program, const char *folder);
 
-/* Add an answer of `gpuwhy fit` to the command line `program`. `batch` is 0 if it is unknown. */
-void gwi_past_add_answer(char *const *program, uint64_t start_realtime_ns, double seconds, uint64_t batch,
+/* Add an answer of `gpuwhy fit` to the command line `program`. `batch` is 0 if it is unknown; `good`: a batch fits. */
+void gwi_past_add_answer(char *const *program, uint64_t start_realtime_ns, double seconds, uint64_t batch, bool good,
                          const char *answer);
 
 /* Read the runs that match `query`. The list may be empty; it is if there is no database. Writes nothing, but undoes an

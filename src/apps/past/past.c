@@ -155,7 +155,7 @@ static void store(const gwi_past *past)
         gw_say("history: this run was not added: %s", err.text);
 }
 
-void gwi_past_add_answer(char *const *program, uint64_t start_realtime_ns, double seconds, uint64_t batch,
+void gwi_past_add_answer(char *const *program, uint64_t start_realtime_ns, double seconds, uint64_t batch, bool good,
                          const char *answer)
 {
     gw_path folder;
@@ -165,9 +165,9 @@ void gwi_past_add_answer(char *const *program, uint64_t start_realtime_ns, doubl
     mask_command(program, &masked);
     gwi_past past = {.start_realtime_ns = start_realtime_ns,
                      .key = gwi_past_key(&masked, folder),
-                     .is_answer = true,
-                     .status = GW_VERDICT_UNDETERMINED,
-                     .good = true,
+                     .kind = GWI_PAST_FIT,
+                     .status = good ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED,
+                     .good = good,
                      .observed = true,
                      .batch = {batch != 0, batch},
                      .seconds = seconds};
@@ -213,8 +213,10 @@ void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const 
         mask_command(program, &masked);
     const gw_string_list *argv = program != NULL ? &masked : &verdict->argv;
     past.key = gwi_past_key(argv, folder);
-    if (verdict->rehearsal != NULL) /* a real run must not be compared with a rehearsal of its command */
+    if (verdict->rehearsal != NULL) { /* a real run must not be compared with a rehearsal of its command */
         past.key = gw_hash_bytes(past.key, "rehearsal", 9);
+        past.kind = GWI_PAST_REHEARSAL;
+    }
     if (describe(verdict, &past) && gw_str_copy(recording, &past.recording) && gw_str_copy(folder, &past.folder) &&
         copy_command(argv, &past.command))
         store(&past);

@@ -332,9 +332,9 @@ static int bind_key(sqlite3_stmt *statement, int at, uint64_t key)
     return sqlite3_bind_text(statement, at, gwi_past_key_text(text, key), -1, SQLITE_TRANSIENT);
 }
 
-static int bind_kind(sqlite3_stmt *statement, int at, bool is_answer)
+static int bind_kind(sqlite3_stmt *statement, int at, gwi_column_kind kind)
 {
-    return bind_words(statement, at, gwi_past_kind_text(is_answer));
+    return bind_words(statement, at, gwi_past_kind_text(kind));
 }
 
 static int bind_status(sqlite3_stmt *statement, int at, gw_verdict_status status)

@@ -74,13 +74,27 @@ static void add_older_table(const gwi_past_db *db, gw_text *sql)
     gw_text_addf(sql, " FROM main.%s) ", GWI_PAST_TABLE);
 }
 
+/* True if the place of a row in the result is not its number. */
+static bool must_number(const gwi_past_query *query)
+{
+    return query->is_numbered && (query->where != NULL || query->words != NULL);
+}
+
 static void build_select(const gwi_past_db *db, const gwi_past_query *query, gw_text *sql)
 {
     if (db->version < GWI_PAST_SCHEMA)
         add_older_table(db, sql);
+    if (must_number(query)) /* names that no expression of the user has */
+        gw_text_addf(sql,
+                     "%s \"@\" AS (SELECT id AS \"@id\", row_number() OVER (ORDER BY start_ns DESC, id DESC) AS"
+                     " \"@number\" FROM %s) ",
+                     sql->bytes == 0 ? "WITH" : ",", GWI_PAST_TABLE);
     for (size_t i = 0; i < GWI_COLUMN_COUNT; i++)
         gw_text_addf(sql, "%s%s", i == 0 ? "SELECT " : ",", gwi_past_columns[i].name);
-    gw_text_addf(sql, " FROM %s WHERE 1", GWI_PAST_TABLE);
+    if (must_number(query))
+        gw_text_addf(sql, ",\"@number\" FROM %s JOIN \"@\" ON id = \"@id\" WHERE 1", GWI_PAST_TABLE);
+    else
+        gw_text_addf(sql, " FROM %s WHERE 1", GWI_PAST_TABLE);
     if (query->words != NULL)
         gw_text_addf(sql, " AND instr(command, ?%d) > 0", (int)BIND_WORDS);
     if (query->has_key)
@@ -227,9 +241,11 @@ static bool take_key(sqlite3_stmt *row, int at, uint64_t *ret_key)
     return true;
 }
 
-static bool take_kind(sqlite3_stmt *row, int at, bool *ret_is_answer)
+static bool take_kind(sqlite3_stmt *row, int at, gwi_column_kind *ret_kind)
 {
-    *ret_is_answer = is_text(row, at, gwi_past_kind_text(true));
+    for (gwi_column_kind i = 0; i < GWI_PAST_KINDS; i++)
+        if (is_text(row, at, gwi_past_kind_text(i)))
+            *ret_kind = i;
     return true;
 }
 
@@ -337,6 +353,7 @@ static gw_status read_rows(const gwi_past_db *db, sqlite3_stmt *statement, const
     int code;
     while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
         gwi_past past = {0};
+        past.number = must_number(query) ? (size_t)sqlite3_column_int64(statement, GWI_COLUMN_COUNT) : list->count + 1;
         if (!take_row(statement, &past) || !push(list, &past)) {
             gwi_past_clear(&past);
             return gw_fail(err, GW_NOMEM, "%s", db->path);

@@ -131,11 +131,11 @@ GW_TEST_WITH(attempts_are_part_of_their_run, clear, NULL)
 GW_TEST_WITH(an_answer_is_no_run, clear, NULL)
 {
     char *words[] = {(char[]){"train"}, (char[]){"{batch}"}, NULL};
-    gwi_past_add_answer(words, 9, 35.25, 283, "batch 283");
+    gwi_past_add_answer(words, 9, 35.25, 283, true, "batch 283");
     add((char[]){"train"}, 10, 0);
     gwi_past_list list = list_now();
     assert_int_equal(list.count, 2);
-    assert_true(list.item[0].is_answer && !list.item[1].is_answer);
+    assert_true(list.item[0].kind == GWI_PAST_FIT && list.item[1].kind == GWI_PAST_RUN);
     assert_int_equal(list.item[0].start_realtime_ns, 9);
     assert_true(list.item[0].seconds == 35.25);
     assert_true(list.item[0].batch.is_known && list.item[0].batch.value == 283);

@@ -46,9 +46,10 @@ char *gwi_past_key_text(char out[GWI_KEY_TEXT_MAX], uint64_t key)
     return out;
 }
 
-const char *gwi_past_kind_text(bool is_answer)
+const char *gwi_past_kind_text(gwi_column_kind kind)
 {
-    return is_answer ? "fit" : "run";
+    static const char *const texts[GWI_PAST_KINDS] = {"run", "rehearsal", "fit"};
+    return texts[kind];
 }
 
 char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns)
@@ -75,7 +76,7 @@ static void collect(const gwi_past_list *list, const gwi_past *of, bool good, gw
 {
     for (size_t i = list->count; i-- > 0 && peaks->count < GWI_PEAKS_MAX;) {
         const gwi_past *past = &list->item[i];
-        if (past->key != of->key || past->is_answer || past->good != good || !past->peak.is_known ||
+        if (past->key != of->key || past->kind == GWI_PAST_FIT || past->good != good || !past->peak.is_known ||
             past->start_realtime_ns >= of->start_realtime_ns)
             continue;
         if (peaks->count == 0 || past->peak.value < peaks->least_bytes)

@@ -5,6 +5,7 @@
 #include "gwi_options.h"
 #include "gwi_output.h"
 #include "gwi_progress.h"
+#include "gwi_runs.h"
 
 #include "gw_export.h"
 #include "gw_text.h"
@@ -37,7 +38,7 @@ const gwi_manual gwi_manual_export = {
     .more_title = "formats",
     .exits = {{GW_EXIT_OK, "the recording was exported"},
               {GW_EXIT_USAGE, "usage error, unreadable input, or the output could not be written"}},
-    .files = {{GWI_MANUAL_RECORDINGS}},
+    .files = {{GWI_MANUAL_RECORDINGS}, {GWI_MANUAL_HANDLE}},
     .examples = {{"gpuwhy export run.gpuwhy --to perfetto -o run.pftrace", "for Perfetto's viewer"},
                  {"gpuwhy export run.gpuwhy --to memory-csv", "device memory over time, as a table"}},
     .see_also = "report explain"};
@@ -83,6 +84,8 @@ int gwi_cmd_export(int argc, char **argv)
     const gw_export_format *format = st == GW_OK ? gw_export_find(options.to) : NULL;
     if (st == GW_OK && format == NULL)
         st = gw_fail(&err, GW_USAGE, "--to %s: unknown format; `gpuwhy export --help` lists them", options.to);
+    if (st == GW_OK)
+        st = gwi_handles_resolve(argv + 1, words, &err);
     if (st == GW_OK)
         st = export_file(format, argv[1], options.output, &err);
     return st == GW_OK ? GW_EXIT_OK : gwi_refuse("export", &err);

@@ -5,6 +5,7 @@
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_output.h"
+#include "gwi_runs.h"
 
 #include "gw_report.h"
 #include "gw_together.h"
@@ -33,7 +34,9 @@ const gwi_manual gwi_manual_report = {
               {GW_EXIT_UNDETERMINED, "the page was written, but the cause was not determined"},
               {GW_EXIT_USAGE, "usage error, unreadable input, or the page could not be written"}},
     .environment = {{GWI_MANUAL_STATE_HOME}},
-    .files = {{GWI_MANUAL_RECORDINGS}, {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
+    .files = {{GWI_MANUAL_RECORDINGS},
+              {GWI_MANUAL_HANDLE},
+              {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
     .examples = {{"gpuwhy report run.gpuwhy -o report.html", "write a page about a recording"}},
     .see_also = "explain export"};
 
@@ -189,6 +192,8 @@ int gwi_cmd_report(int argc, char **argv)
         return gwi_refuse("report", &err);
     if (options.help)
         return gwi_manual_print(&gwi_manual_report);
+    if (gwi_handles_resolve(argv + 1, words, &err) != GW_OK)
+        return gwi_refuse("report", &err);
     if (words == 1 && gwi_folder_is_one(argv[1]))
         return report_folder(argv[1], &options);
     if (words > 0)

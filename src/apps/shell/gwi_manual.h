@@ -38,7 +38,8 @@ typedef struct gwi_manual_row {
     "XDG_STATE_HOME", "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"
 #define GWI_MANUAL_RECORDINGS                                                                                          \
     "$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"
-#define GWI_MANUAL_RUNS "$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"
+#define GWI_MANUAL_HANDLE "@3", "the recording of the third newest run of `gpuwhy history`; @1 is the newest"
+#define GWI_MANUAL_RUNS   "$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"
 
 /* Arrays end at their first empty row, or when they are full. */
 typedef struct gwi_manual {

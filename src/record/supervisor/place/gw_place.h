@@ -51,10 +51,11 @@ GW_MUST_CHECK gw_status gw_state_folder(gw_path out, gw_error *err);
  * exist. GW_MISSING: there is no home directory. */
 GW_MUST_CHECK gw_status gw_config_path(gw_path out, gw_error *err);
 
-/* Call `visit` for each recording whose supervisor was killed before it could list the run. `visit` returns true if the
- * recording need not be visited again. Skips runs that may still be going, even in another container or on another
- * machine with the same state folder. */
-void gw_unfinished_visit(bool (*visit)(void *user, const char *recording), void *user);
+/* Call `visit` for each recording whose run is not listed yet: its supervisor was killed, or the run may still be going
+ * (`is_going`), even in another container or on another machine with the same state folder. `visit` returns true if the
+ * recording of a killed one need not be visited again. */
+typedef bool gw_unfinished_visitor(void *user, const char *recording, bool is_going);
+void gw_unfinished_visit(gw_unfinished_visitor *visit, void *user);
 
 /* Store the path of the last recording in `out`, from the link `last` in the state folder. GW_MISSING: there is
  * none, or it was removed. GW_UNSUPPORTED: another user owns the file by now. */

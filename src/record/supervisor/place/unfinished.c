@@ -81,7 +81,7 @@ static bool may_be_going(const identity *who, const struct stat *recording)
     return time(NULL) - recording->st_mtime < quiet_seconds;
 }
 
-static bool is_done(int folder, const char *name, bool (*visit)(void *user, const char *recording), void *user)
+static bool is_done(int folder, const char *name, gw_unfinished_visitor *visit, void *user)
 {
     gw_path target;
     identity who;
@@ -94,10 +94,11 @@ static bool is_done(int folder, const char *name, bool (*visit)(void *user, cons
         return errno == ENOENT; /* it was removed */
     if (info.st_uid != geteuid())
         return true;
-    return !may_be_going(&who, &info) && visit(user, target);
+    bool is_going = may_be_going(&who, &info);
+    return visit(user, target, is_going) && !is_going;
 }
 
-void gw_unfinished_visit(bool (*visit)(void *user, const char *recording), void *user)
+void gw_unfinished_visit(gw_unfinished_visitor *visit, void *user)
 {
     gw_path path;
     int folder;
