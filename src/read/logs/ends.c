@@ -131,6 +131,8 @@ bool gw_log_output_goes_on(const gw_log *log, const gw_log_find *after)
         bool later = find->file != after->file || find->order >= after->order;
         if (later && is_bad_end(find))
             return false;
+        if (find->sign == GW_SAYS_PROMPT && find->file == after->file && find->order > after->order)
+            return find->line > last + LINES_ON; /* the rest is the output of other commands */
         bool is_bad = kind == GW_SIGN_FAULT || kind == GW_SIGN_STATUS || kind == GW_SIGN_TRACE;
         if (is_bad && find->file == after->file && find->line > last)
             last = find->line;

@@ -4,7 +4,7 @@
  * - words such as "training done", or exit status 0
  * - a result or a saved file after the work, in words that the program did not use before. Programs that print them
  *   after each epoch print them without having ended.
- * - a shell's prompt */
+ * - a shell's prompt, unless it is the first line or somebody pressed ^C */
 #include "gwi_logs.h"
 
 #include "gw_text.h"
@@ -188,6 +188,14 @@ static const gw_log_find *exit_after(const gw_log *log, uint32_t file, const gw_
     return words_after(log, file, GW_SAYS_RUN_ENDED, after);
 }
 
+/* Return the prompt that shows that the last program ended: not the one at which it was started, and not after ^C. */
+static const gw_log_find *prompt_after(const gw_log *log, uint32_t file, const gw_log_find *after)
+{
+    const gw_log_find *found = words_after(log, file, GW_SAYS_PROMPT, after);
+    uint64_t first = log->file[file].line_first > 0 ? log->file[file].line_first : 1;
+    return found != NULL && found->line > first && log->count[GW_SAYS_STOPPED_BY_KEY] == 0 ? found : NULL;
+}
+
 /* Return the last line that shows a server at work, unless it was stopped later. */
 static const gw_log_find *find_serving(const gw_log *log, uint32_t file)
 {
@@ -229,7 +237,7 @@ static gw_log_ending end_of_file(const gw_log *log, uint32_t file)
     if (ending.end == NULL && w.outer_state == STATE_COMPLETE)
         ending.end = w.outer;
     if (ending.end == NULL)
-        ending.end = words_after(log, file, GW_SAYS_PROMPT, after);
+        ending.end = prompt_after(log, file, after);
     return ending;
 }
 
