@@ -25,8 +25,8 @@ static bool is_in(const gw_log *log, bool only_surroundings, const char *word, s
 {
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        if ((!only_surroundings || find->sign == GW_SAYS_SURROUNDINGS) &&
-            memmem(find->text, strlen(find->text), word, bytes) != NULL)
+        bool is_around = find->sign == GW_SAYS_SURROUNDINGS || find->sign == GW_SAYS_MACHINE;
+        if ((!only_surroundings || is_around) && memmem(find->text, strlen(find->text), word, bytes) != NULL)
             return true;
     }
     return false;
