@@ -886,6 +886,18 @@ GW_TEST(advice_needs_all_its_words)
          "  File \"/env/lib/site-packages/inner/a.py\", line 1 in f\n"
          "  File \"/env/lib/site-packages/outer/b.py\", line 2 in g\nAborted (core dumped)\n",
          "The crash is in the compiled code of inner", true},
+        /* the output of a later command does not show that the program went on, nor does a start at a prompt show an
+         * end */
+        {"$ docker compose up\nError response from daemon: unknown or invalid runtime name: nvidia\n$ cat d.json\n"
+         "{\n 1\n 2\n 3\n 4\n 5\n 6\n 7\n 8\n 9\n}\n",
+         "Install the NVIDIA Container Toolkit", true},
+        {"$ pip install x\n  FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'\n"
+         "error: metadata-generation-failed\n$ python gpu.py\nGPU is available.\n11.7\n",
+         "The build needs nvcc", true},
+        {"$ ./allreduce\nbox:1:2 [0] NCCL INFO comm 0x5581c0 rank 0 nranks 2 - Init COMPLETE\n^C\n$ nvidia-smi -L\n",
+         "If it hangs here, the ranks wait", true},
+        {"$ ./allreduce\nbox:1:2 [0] NCCL INFO comm 0x5581c0 rank 0 nranks 2 - Init COMPLETE\nok\n$ nvidia-smi -L\n",
+         "If it hangs here, the ranks wait", false},
     };
     need_logs();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
