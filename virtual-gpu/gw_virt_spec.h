@@ -25,7 +25,7 @@ enum {
 /* The exit status of a process that the virtual card has ended because the host's memory was used up, and the first
  * word of the line in `notes` about it. */
 enum { GW_VIRT_EXIT_HOST = 124 };
-#define GW_VIRT_NOTE_HOST "host-memory"
+#define GW_VIRT_NOTE_HOST "host-memory" /* a blank, the folder of the run, a colon and the amounts follow */
 
 /* Values that a GPU's sensors and its board report to NVML. 0: this GPU does not have the value. */
 typedef struct gw_virt_board {

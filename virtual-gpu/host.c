@@ -55,31 +55,62 @@ static uint64_t margin_of(uint64_t total)
     return share < 64 * mib ? 64 * mib : share > 1024 * mib ? 1024 * mib : share;
 }
 
-/* Return what the control groups leave (cgroup v2, or the memory controller of v1 as containers see it). */
-static uint64_t groups_leave(void)
+/* The memory controller of one version of control groups: its folder and files. */
+typedef struct controller {
+    const char *root, *limit, *used, *file_bytes[2], *not_yet[2];
+} controller;
+
+static const controller v1 = {.root = "/sys/fs/cgroup/memory",
+                              .limit = "memory.limit_in_bytes",
+                              .used = "memory.usage_in_bytes",
+                              .file_bytes = {"total_active_file ", "total_inactive_file "},
+                              .not_yet = {"total_dirty ", "total_writeback "}};
+static const controller v2 = {.root = "/sys/fs/cgroup",
+                              .limit = "memory.max",
+                              .used = "memory.current",
+                              .file_bytes = {"active_file ", "inactive_file "},
+                              .not_yet = {"file_dirty ", "file_writeback "}};
+
+/* Return what one group leaves. The kernel takes cached files back, once they are written, before it kills. */
+static uint64_t group_leaves(const controller *its, const char *folder)
 {
-    char text[TEXT_BYTES], folder[TEXT_BYTES + 32] = "/sys/fs/cgroup/memory";
-    uint64_t limit = number_of_file(folder, "memory.limit_in_bytes"), least = UINT64_MAX;
-    if (limit != UINT64_MAX && limit < UINT64_MAX / 4)
-        least = less(limit, number_of_file(folder, "memory.usage_in_bytes") + margin_of(limit));
-    const char *group = read_text("/proc/self/cgroup", text) ? strstr(text, "0::/") : NULL;
-    if (group == NULL)
-        return least;
-    snprintf(folder, sizeof folder, "/sys/fs/cgroup%.*s", (int)strcspn(group + 3, "\n"), group + 3);
-    for (char *slash = folder + strlen(folder); slash > folder + 14; slash = strrchr(folder, '/')) {
-        *slash = '\0';
-        limit = number_of_file(folder, "memory.max");
-        uint64_t used = number_of_file(folder, "memory.current"), file_bytes = 0;
-        char path[TEXT_BYTES + 64], stat[TEXT_BYTES];
-        snprintf(path, sizeof path, "%s/memory.stat", folder);
-        if (limit == UINT64_MAX || used == UINT64_MAX)
-            continue;
-        if (read_text(path, stat) && number_after(stat, "inactive_file ") != UINT64_MAX)
-            file_bytes = number_after(stat, "inactive_file "); /* the kernel takes it back first */
-        uint64_t left = less(limit, less(used, file_bytes) + margin_of(limit));
+    char path[2 * TEXT_BYTES], stat[TEXT_BYTES];
+    uint64_t limit = number_of_file(folder, its->limit), used = number_of_file(folder, its->used), kept = 0;
+    if (limit == UINT64_MAX || limit >= UINT64_MAX / 4 || used == UINT64_MAX)
+        return UINT64_MAX;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    for (int i = 0; i < 2 && read_text(path, stat); i++) {
+        uint64_t cached = number_after(stat, its->file_bytes[i]), dirty = number_after(stat, its->not_yet[i]);
+        used = less(used, cached == UINT64_MAX ? 0 : cached);
+        kept += dirty == UINT64_MAX ? 0 : dirty;
+    }
+    return less(limit, used + kept + margin_of(limit));
+}
+
+/* Return what the groups from the root to `group` leave. A container may see its own group at the root. */
+static uint64_t groups_leave(const controller *its, const char *group)
+{
+    char folder[TEXT_BYTES + 32];
+    size_t root = strlen(its->root);
+    snprintf(folder, sizeof folder, "%s%.*s", its->root, (int)strcspn(group, "\n"), group);
+    uint64_t least = group_leaves(its, its->root);
+    for (char *end = folder + strlen(folder); end != NULL && end > folder + root; end = strrchr(folder, '/')) {
+        *end = '\0';
+        uint64_t left = group_leaves(its, folder);
         least = left < least ? left : least;
     }
     return least;
+}
+
+static uint64_t all_groups_leave(void)
+{
+    static const char named[] = ":memory:";
+    char text[TEXT_BYTES];
+    bool is_read = read_text("/proc/self/cgroup", text);
+    const char *first = is_read ? strstr(text, named) : NULL, *second = is_read ? strstr(text, "0::/") : NULL;
+    uint64_t one = groups_leave(&v1, first == NULL ? "" : first + strlen(named));
+    uint64_t two = second == NULL ? UINT64_MAX : groups_leave(&v2, second + strlen("0::"));
+    return one < two ? one : two;
 }
 
 static uint64_t resident_bytes(void)
@@ -94,7 +125,7 @@ static uint64_t room_bytes(void)
 {
     static uint64_t resident_before;
     char text[TEXT_BYTES];
-    uint64_t least = groups_leave();
+    uint64_t least = all_groups_leave();
     if (read_text("/proc/meminfo", text) && number_after(text, "MemAvailable:") != UINT64_MAX) {
         uint64_t left =
             less(number_after(text, "MemAvailable:") * 1024, margin_of(number_after(text, "MemTotal:") * 1024));
@@ -134,8 +165,9 @@ static _Noreturn void end_process(uint64_t wanted, uint64_t room)
                  "gpuwhy: virtual card: this machine has no memory left for what the program stores on the card "
                  "(%llu MiB more, %llu MiB are left); gpuwhy ended it, which says nothing about the program\n",
                  (unsigned long long)(wanted / mib), (unsigned long long)(room / mib));
-    gwi_note(GW_VIRT_NOTE_HOST " %llu MiB more, %llu MiB are left", (unsigned long long)(wanted / mib),
-             (unsigned long long)(room / mib));
+    const char *run = getenv("GPUWHY_RUN_DIR");
+    gwi_note(GW_VIRT_NOTE_HOST " %s: %llu MiB more, %llu MiB were left", run == NULL ? "" : run,
+             (unsigned long long)(wanted / mib), (unsigned long long)(room / mib));
     ssize_t ignored = write(STDERR_FILENO, line, (size_t)bytes);
     (void)ignored;
     _exit(GW_VIRT_EXIT_HOST);
@@ -145,7 +177,7 @@ void gwi_host_need(const char *at, uint64_t bytes)
 {
     static uint64_t unlooked; /* under the lock */
     uint64_t look_bytes = gwi.spec.host_bytes / 16 < 64 * mib ? gwi.spec.host_bytes / 16 : 64 * mib;
-    unlooked += bytes;
+    unlooked += bytes + PAGE; /* a write of one byte takes a page */
     if (unlooked < look_bytes)
         return;
     unlooked = 0;

@@ -54,9 +54,9 @@ static name_kind kind_of_word(const char *word, size_t bytes)
 static name_kind kind_of_name(const char *name, size_t bytes)
 {
     /* compared with the whole name, so that --pin-memory and "pin: 4" are not masked */
-    static const char *const passwords[] = {"--pin",         "--otp",           "--totp",       "--mfa-code",
-                                            "--otp-code",    "--2fa",           "--mfa",        "--sas",
-                                            "--seed-phrase", "--recovery-code", "--backup-code"};
+    static const char *const passwords[] = {"--pin",         "--otp",           "--totp",        "--mfa-code",
+                                            "--otp-code",    "--2fa",           "--mfa",         "--sas",
+                                            "--seed-phrase", "--recovery-code", "--backup-code", "--session-id"};
     name_kind kind = NAME_OPEN;
     for (size_t i = 0; i < sizeof passwords / sizeof passwords[0]; i++)
         if (equals(name, bytes, passwords[i]))
@@ -229,9 +229,11 @@ static bool find_value(const char *text, size_t at, size_t bytes, assignment *re
     while (next < bytes && is_blank(text[next]))
         next++;
     sign = next;
-    if (next >= bytes || (text[next] != '=' && text[next] != ':'))
+    bool is_escaped = bytes - next >= 3 && strncasecmp(text + next, "%3D", 3) == 0; /* in a URL */
+    if (next >= bytes || (text[next] != '=' && text[next] != ':' && !is_escaped))
         return false;
-    char operator= text[next++];
+    char operator= is_escaped ? '=' : text[next];
+    next += is_escaped ? 3 : 1;
     /* "==", "::" and "://" do not assign a value. */
     if (next < bytes && (text[next] == '=' || text[next] == ':' || text[next] == '/'))
         return false;
@@ -394,7 +396,7 @@ static size_t mask_webhook(masker *m, size_t at, size_t end)
 /* True for options whose value is "name:password". */
 static bool is_user_option(const char *word, size_t bytes)
 {
-    static const char *const options[] = {"-u", "--user", "--proxy-user", "--userpwd", "-U"};
+    static const char *const options[] = {"-u", "--user", "--proxy-user", "--userpwd", "-U", "--login"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         if (strlen(options[i]) == bytes && memcmp(word, options[i], bytes) == 0)
             return true;
@@ -511,11 +513,22 @@ static size_t mask_echoed(masker *m, size_t at, size_t end)
 }
 
 /* Mask a password in a sentence: "the password is abc", "password for bob: abc", "machine h password abc" (netrc).
- * There, only a value that looks random is masked. The word "password" ends at `end`. Returns the position to continue
- * from; 0: no password follows. */
+ * There, only a value that looks random is masked, or one word in quotes: smtp password "abc". The word "password" ends
+ * at `end`. Returns the position to continue from; 0: no password follows. */
 static size_t mask_in_sentence(masker *m, size_t end)
 {
     enum { WORDS_MAX = 4 };
+    size_t first = end;
+    while (first < m->bytes && is_blank(m->text[first]))
+        first++;
+    if (first > end && first < m->bytes && (m->text[first] == '"' || m->text[first] == '\'')) {
+        size_t bytes = word_bytes(m, first + 1), last = first + 1 + bytes;
+        if (bytes > 0 && last < m->bytes && m->text[last] == m->text[first] &&
+            !is_no_secret(m->text + first + 1, bytes)) {
+            mask_range(m, first + 1, last);
+            return m->copied;
+        }
+    }
     for (int words = 0; words < WORDS_MAX; words++) {
         size_t from = end;
         while (from < m->bytes && (is_blank(m->text[from]) || m->text[from] == ':'))
@@ -677,10 +690,26 @@ static size_t password_offset(char *const *argv, int index)
     return skipped == 0 ? 0 : skipped + 2;
 }
 
+/* If the whole argument is NAME=VALUE or --NAME=VALUE with a secret name, return the offset of the value; otherwise 0.
+ * The value may have blanks. The command of a shell may only begin with an assignment. */
+static size_t assigned_offset(char *const *argv, int index)
+{
+    const char *argument = argv[index], *sign = strchr(argument, '=');
+    size_t name = 0;
+    while (is_name_char(argument[name]))
+        name++;
+    bool is_command =
+        index > 0 && gw_begins(argv[index - 1], "-") && ends_in(argv[index - 1], strlen(argv[index - 1]), "c");
+    if (is_command || sign == NULL || (size_t)(sign - argument) != name || strpbrk(sign, " \t") == NULL)
+        return 0;
+    return kind_of_name(argument, name) == NAME_OPEN ? 0 : name + 1;
+}
+
 void gw_mask_argument(gw_text *text, char *const *argv, int index)
 {
     const char *argument = argv[index];
     size_t open = index > 0 ? password_offset(argv, index) : 0, bytes = strlen(argument);
+    open = open == 0 ? assigned_offset(argv, index) : open;
     bool is_key = index > 1 && strcmp(argv[index - 1], "login") == 0 && bytes >= KEY_BYTES_MIN &&
                   is_opaque(argument, bytes); /* wandb login KEY */
     if (index > 1 && (is_key || is_value_of(argv[index - 1], argument) || is_after_short_option(argv, index))) {

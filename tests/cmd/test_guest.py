@@ -224,6 +224,13 @@ class Surroundings(Case):
             self.assertIn(b"GLIBC_TUNABLES=glibc.malloc.check=0\n", out)
             self.assertEqual((err or out).count(b"'/missing.so' from LD_PRELOAD"), 2, "by gpuwhy and by the program")
 
+    def test_a_timer_of_the_caller_ends_the_program(self):
+        for timer, waits in (("REAL", "sleep 60"), ("VIRTUAL", "while :; do :; done"), ("PROF", "while :; do :; done")):
+            process = self.start("sh", "-c", waits, stderr=subprocess.DEVNULL, options=("--no-verdict",),
+                                 preexec_fn=lambda: signal.setitimer(getattr(signal, f"ITIMER_{timer}"), 1))
+            ends = {"REAL": signal.SIGALRM, "VIRTUAL": signal.SIGVTALRM, "PROF": signal.SIGPROF}
+            self.assertEqual(process.wait(WAIT_S), -ends[timer], timer)
+
     def test_the_program_stays_in_the_process_group(self):
         process = self.start("sh", "-c", "cut -d' ' -f5,6 /proc/self/stat", stdout=subprocess.PIPE)
         out, _ = process.communicate(timeout=WAIT_S)

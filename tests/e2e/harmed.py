@@ -103,8 +103,19 @@ def memory_of_the_host(folder):
     expect(run.status == 124, f"status {run.status}: {said}")
     expect("no memory left" in said and "no verdict" in said and "Verdict " not in said, said)
     expect(not run.json_path.exists() or not run.json_path.read_text(), "there is a verdict")
+    later = json.loads(gpuwhy("explain", "--json", run.recording, folder=folder)[1])
+    expect(later["cause"] is None and "no memory left for the virtual cards" in later["headline"], later["headline"])
     verdict = run_observed([sys.executable, "-c", FILLS, "16"], card, new_folder(folder, "twin")).verdict()
     expect(verdict["status"] != "fault", f"the twin: {verdict['headline']}")
+
+
+def memory_of_the_host_in_another_run(folder):
+    """What ended a run on the same cards, at any time, is not held against this one."""
+    shared = new_folder(folder, "cards")
+    (shared / "notes").write_text("host-memory /dev/shm/gpuwhy-0-1-abcdef: 512 MiB more, 1 MiB were left\n")
+    run = run_observed([sys.executable, "-c", FILLS + "sys.exit(3)", "16"], CARD, new_folder(folder, "run"),
+                       variables={"GPUWHY_VIRTUAL_DIR": str(shared)})
+    expect(run.status == 3 and "no memory left" not in json.dumps(run.verdict()), run.stderr)
 
 
 def disk_of_the_recording(folder):
@@ -162,5 +173,6 @@ def rights_of_root(folder):
 
 if __name__ == "__main__":
     main(lambda: run_cases(by_name(nothing_is_taken, the_clock, the_clock_before_the_first_call, system_calls,
-                                   descriptors, address_space, memory_of_the_host, disk_of_the_recording, recording_that_goes_away,
+                                   descriptors, address_space, memory_of_the_host,
+                                   memory_of_the_host_in_another_run, disk_of_the_recording, recording_that_goes_away,
                                    rights_of_root, locked_memory, another_user, another_root_folder)))

@@ -144,8 +144,9 @@ const char *gwi_gpu_words(const gwi_case *c)
     if (gwi_gpu_is_ruled_out(c))
         return "; the GPU is not at fault";
     if (gwi_observed_count(c->model) == 0)
-        return c->model->truncated ? "; no CUDA driver call was observed before the recording stops"
-                                   : "; no CUDA driver call was observed";
+        return c->model->truncated           ? "; no CUDA driver call was observed before the recording stops"
+               : c->model->damaged_count > 0 ? "; no CUDA driver call is in what is left of the damaged recording"
+                                             : "; no CUDA driver call was observed";
     if (!gwi_is_observed(c, GWI_OF_RUN))
         return "; part of the run was not observed";
     return "";
@@ -167,6 +168,11 @@ static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failu
 }
 
 /* Report as evidence each reason why the GPU is not ruled out. */
+static const char *none_failed(const gw_model *model)
+{
+    return gwi_is_whole(model) ? "no driver call failed" : "no failed driver call is in what was recorded";
+}
+
 static void say_open(const gwi_case *c, gwi_finding *finding)
 {
     char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
@@ -174,8 +180,7 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
     const gw_failure *failure = gwi_ended_in_probe(c);
     gwi_say_unseen(c, finding);
     if (gwi_observed_count(c->model) == 0)
-        gwi_evidence(finding, GWI_NO_TIME, "driver", "no CUDA driver call was observed%s",
-                     c->model->truncated ? " before the recording stops" : "");
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "%s", gwi_gpu_words(c) + strlen("; "));
     if (hangs(c))
         gwi_evidence(finding, c->hang.hang->t_ns, "driver",
                      "no driver call of pid %" PRIu32 " began or ended for %.1f s", c->hang.hang->pid,
@@ -196,12 +201,12 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
                      gw_result_name(failure->result));
     if (is_told_of_gpu(c))
         gwi_evidence(finding, c->model->stderr_facts.exception.t_ns, "stderr",
-                     "no driver call failed, but the program's last exception is about the GPU%s",
+                     "%s, but the program's last exception is about the GPU%s", none_failed(c->model),
                      c->exception == GW_EXCEPTION_OOM ? "'s memory" : "");
     if (is_not_told(c))
         gwi_evidence(finding, GWI_NO_TIME, "stderr",
-                     "no driver call failed, but stderr, which may have an exception about the GPU, was not recorded%s",
-                     c->model->stderr_facts.bytes > 0 ? " completely" : "");
+                     "%s, but stderr, which may have an exception about the GPU, was not recorded%s",
+                     none_failed(c->model), c->model->stderr_facts.bytes > 0 ? " completely" : "");
     gwi_say_alone(c, finding);
     failure = gwi_doubtful_refusal(c);
     if (failure != NULL)

@@ -420,6 +420,23 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
     return good && add_hypotheses(c, verdict);
 }
 
+/* gpuwhy ended the program before the virtual cards took the last memory of the host. What followed, in processes that
+ * waited for it, too, says nothing about the program. */
+static bool judge_ended(const gwi_case *c, gw_verdict *verdict)
+{
+    gwi_finding finding = {0};
+    const gw_pair *fact = gw_model_fact(c->model, GW_FACT_HOST_FULL);
+    verdict->status = GW_VERDICT_UNDETERMINED;
+    gwi_headline(&finding, "gpuwhy ended the program, because this machine had no memory left for the virtual cards");
+    gwi_evidence(&finding, fact->t_ns, "host", "what the program stores on the cards takes the host's memory: %s",
+                 fact->value);
+    gwi_next(&finding,
+             "Let the program store less (a smaller model or batch), or run it on a machine with more memory");
+    bool good = take_finding(c, verdict, &finding);
+    gwi_finding_free(&finding);
+    return good;
+}
+
 static bool fill_coverage(const gwi_case *c, gw_verdict *verdict)
 {
     const gw_pair *fact = NULL;
@@ -445,7 +462,8 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     verdict->is_hang = c->hang.kind != GWI_HANG_NONE || c->stall.kind != GWI_STALL_NONE || is_any_stuck(c);
     if (!fill_program(c, verdict) || !fill_coverage(c, verdict) || !gwi_fill_alone(c, verdict))
         return false;
-    if (!(is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))
+    bool was_ended = gw_model_fact(c->model, GW_FACT_HOST_FULL) != NULL;
+    if (!(was_ended ? judge_ended(c, verdict) : is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))
         return false;
     heed_alternatives(verdict);
     if (verdict->status == GW_VERDICT_FAULT && (!gwi_fill_failure(c, verdict) || !gwi_fill_kept(c, verdict)))

@@ -25,7 +25,7 @@ bool gwi_fill_incomplete(const gw_model *model, gw_verdict *verdict)
     gw_text text = {0};
     if (!verdict->is_coverage_known)
         gw_text_add_str(&text, "no recording was judged");
-    else if (verdict->observed_count == 0)
+    else if (verdict->observed_count == 0 && model->damaged_count == 0)
         gw_text_add_str(&text, "no CUDA driver call was observed");
     else if (model->truncated)
         gw_text_add_str(&text, "the recording was cut");

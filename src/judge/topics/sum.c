@@ -40,6 +40,8 @@ static uint64_t taken_bytes(const gwi_memory *memory)
  * memory. */
 static const char *rest_text(const gwi_memory *memory, bool few_pages)
 {
+    if (memory->has_gaps)
+        return "what the recording does not show";
     if (memory->limit_is_guard && memory->foreign_known && memory->foreign_bytes > 0)
         return "context, libraries and other processes of this run";
     return (memory->foreign_known || memory->limit_is_guard) && !few_pages ? "context and libraries"

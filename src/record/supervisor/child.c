@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -256,7 +257,11 @@ void gwi_limits_restore(void)
             setrlimit((__rlimit_resource_t)raised[i].resource, &raised[i].before);
 }
 
-static _Noreturn void become(const gwi_start *start, int report_fd)
+/* The timers of setitimer(), in which a caller may have set a limit: exec keeps them, but fork clears them. */
+enum { TIMER_COUNT = 3 };
+static const __itimer_which_t timers[TIMER_COUNT] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+
+static _Noreturn void become(const gwi_start *start, int report_fd, const struct itimerval left[TIMER_COUNT])
 {
     gwi_cudnn_enter(start->cudnn);
     gwi_doors_enter(start->doors, start->options, start->program, start->run_folder, start->handout,
@@ -266,6 +271,8 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
         _exit(GW_EXIT_CANNOT_RUN); /* the supervisor died before the prctl() call */
     gwi_signals_restore(start->signals);
     gwi_limits_restore();
+    for (size_t i = 0; i < TIMER_COUNT; i++)
+        setitimer(timers[i], &left[i], NULL);
     gwi_stderr_execute(start->capture, start->argv, report_fd);
     execvp(start->argv[0], start->argv);
     int why = errno;
@@ -280,9 +287,12 @@ gw_status gwi_child_start(const gwi_start *start, pid_t *ret_pid, int *ret_errno
     *ret_errno = EAGAIN;
     if (pipe2(report, O_CLOEXEC) < 0)
         return gw_fail(err, GW_IO, "start %s: %s", start->argv[0], strerror(errno));
+    struct itimerval left[TIMER_COUNT] = {0};
+    for (size_t i = 0; i < TIMER_COUNT; i++)
+        getitimer(timers[i], &left[i]);
     pid_t pid = fork();
     if (pid == 0)
-        become(start, report[1]);
+        become(start, report[1], left);
     close(report[1]);
     int why = errno;
     if (pid > 0)

@@ -15,22 +15,24 @@
 /* Maximum time to wait, after the end of the command, for the end of other recorded processes. */
 static const uint64_t others_end_ns = 1000000000u;
 
-/* Record each line of the file "notes", which the virtual cards write, as one fact. */
+/* Record each line of the file "notes", which the virtual cards write, as one fact. If runs share the cards, the file
+ * has lines of others, too: a line about the host's memory names its run. */
 static void take_virtual_notes(gw_supervisor *run)
 {
-    gw_path path;
+    gw_path path, full;
     if (run->doors.virtual_folder[0] == '\0' ||
-        gw_path_format(path, NULL, "%s/notes", run->doors.virtual_folder) != GW_OK)
+        gw_path_format(path, NULL, "%s/notes", run->doors.virtual_folder) != GW_OK ||
+        gw_path_format(full, NULL, GW_VIRT_NOTE_HOST " %s: ", run->run_folder) != GW_OK)
         return;
     char line[1024];
     FILE *notes = fopen(path, "re");
     while (notes != NULL && fgets(line, sizeof line, notes) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        gwi_record_fact(&run->record, "virtual.note", "%s", line);
-        if (gw_begins(line, GW_VIRT_NOTE_HOST) && !run->is_host_full) {
+        if (!gw_begins(line, GW_VIRT_NOTE_HOST)) {
+            gwi_record_fact(&run->record, "virtual.note", "%s", line);
+        } else if (gw_begins(line, full) && !run->is_host_full) {
             run->is_host_full = true;
-            gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_UNOBSERVED_PROGRAM),
-                            "gpuwhy ended the program, because this machine had no memory left for the virtual cards");
+            gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_HOST_FULL), "%s", line + strlen(full));
         }
     }
     if (notes != NULL)
