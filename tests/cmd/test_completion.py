@@ -52,6 +52,8 @@ class Values(Case):
         self.assertEqual(self.complete("run", "--fence=")[0], ["--fence=exit"])
         self.assertIn("gpu-oom-leak:", self.complete("run", "--on", "gpu-oom")[0])
         self.assertEqual(self.complete("lab", "check", "--expect", "cle")[0], ["clean"])
+        self.assertEqual(self.complete("run", "--fail-on", "an")[0], ["any"])
+        self.assertEqual(self.complete("run", "--leaks", "")[0], ["strict"])
         self.assertEqual(self.complete("fit", "--card", "t")[0], ["t4"])
         self.assertEqual(self.complete("export", "x.gpuwhy", "--to", "perf")[0], ["perfetto"])
         self.assertEqual(self.complete("help", "exit")[0], ["exit-status"])

@@ -41,7 +41,7 @@
     X(STRING, const char *, bundle, "--bundle", "FILE", NULL,                                                          \
       "also write the whole verdict, the versions and this machine's system into a file for a bug report, with "       \
       "secrets masked (- is standard output, in place of the verdict)")                                                \
-    X(STRING, const char *, fail_on, "--fail-on", "leak|CAUSE|any[,..]", NULL,                                         \
+    X(STRING, const char *, fail_on, "--fail-on", "any|leak|CAUSE[,..]", NULL,                                         \
       "exit with 123 if the verdict is one of these; any: a fault or a leak, or unknown")                              \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
     X(FLAG, bool, store, "--store", NULL, NULL,                                                                        \

@@ -41,7 +41,7 @@
       "also record these environment variables; * at the end of a name: any text")                                     \
     X(STRING, const char *, leaks, "--leaks", "strict", NULL,                                                          \
       "all device memory that a program leaves unfreed at a good end is a leak")                                       \
-    X(STRING, const char *, fail_on, "--fail-on", "leak|CAUSE|any[,..]", NULL,                                         \
+    X(STRING, const char *, fail_on, "--fail-on", "any|leak|CAUSE[,..]", NULL,                                         \
       "exit with 123 if the program exits with 0, but the verdict is one of these; any: a fault or a leak, or "        \
       "unknown")                                                                                                       \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print a verdict only on failure")                                     \
