@@ -76,7 +76,9 @@ static answer ask_leak(const gw_verdict *verdict, gw_text *why)
         return say(why, YES, leak);
     if (verdict->incomplete != NULL)
         return say(why, UNKNOWN, verdict->incomplete);
-    if (verdict->status != GW_VERDICT_CLEAN)
+    if (verdict->status == GW_VERDICT_UNDETERMINED)
+        return say(why, UNKNOWN, verdict->headline);
+    if (verdict->status == GW_VERDICT_FAULT)
         return say(why, UNKNOWN, "leaks are found only in runs that end well");
     if (verdict->part_count > 0)
         return say(why, UNKNOWN, "several recordings were explained together");
