@@ -132,7 +132,7 @@ bool gwi_gate_fails(const char *words, const gw_verdict *verdict)
         if (state == GWI_JUNIT_FAILED)
             gw_say("--fail-on %s: %s; the exit status is %d", word, gw_text_str(&line), GW_EXIT_FAIL_ON);
         else if (state == GWI_JUNIT_SKIPPED)
-            gw_say("--fail-on %s: %s; the exit status is unchanged", word, gw_text_str(&line));
+            gw_say("--fail-on %s: %s; this does not change the exit status", word, gw_text_str(&line));
         fails = fails || state == GWI_JUNIT_FAILED;
         gw_text_free(&why);
         gw_text_free(&line);
