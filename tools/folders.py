@@ -21,7 +21,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 SUBFOLDERS = {
     "src/inside/hook": ("core", "python", "stack", "torch", "rehearse", "."),
     "src/judge": ("finding", "topics", "from_log", "engine", "causes", "lookup"),
-    "src/apps": ("past", "shell", "run", "config", "doctor", "explain", "fit", "history", "jupyter", "lab", "report", "watch", "."),
+    "src/apps": ("past", "shell", "run", "config", "doctor", "explain", "fit", "history", "jupyter", "lab", "mcp", "report", "watch", "."),
 }
 TEST = re.compile(r"_(test|testlib|testplugin|bench)\.[ch]$")
 # apigen writes these into the build folder.

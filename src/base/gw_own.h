@@ -57,6 +57,10 @@ GW_MUST_CHECK gw_status gw_own_file_copy(const char *folder, const char *name, c
  * name from the user, false for one read from a file. `err` receives the reason, without the path. */
 GW_MUST_CHECK gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err);
 
+/* Open a regular file below an open folder. The path is relative and has no `..`, and no part of it may be a link.
+ * Otherwise like gw_plain_open(). */
+GW_MUST_CHECK gw_status gw_below_open(int folder, const char *path, int *ret_fd, gw_error *err);
+
 /* Append a regular file of at most `bytes_max` bytes to `text`. Errors begin with the path. GW_IO: it cannot be read;
  * GW_UNSUPPORTED: it is longer; GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_plain_read(const char *path, size_t bytes_max, gw_text *text, gw_error *err);

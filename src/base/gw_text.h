@@ -94,6 +94,10 @@ void gw_add_json(gw_text *text, const char *json);
  * word of a printed command that is not a constant goes through this function. */
 void gw_add_shell_word(gw_text *text, const char *word);
 
+/* Append lines, which end with a line break, and an empty line, as a block of code in Markdown. Its fence is longer
+ * than any run of ` in them, so nothing in the lines can end the block. */
+void gw_add_fenced(gw_text *text, const char *lines);
+
 /* Append the command that explains a recording, for a shell; `all`: with all evidence. `recording` may be NULL. */
 void gw_add_explain(gw_text *text, bool all, const char *recording);
 

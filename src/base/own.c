@@ -251,6 +251,33 @@ gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_erro
     return plain_open_at(AT_FDCWD, path, may_be_link, ret_fd, err);
 }
 
+gw_status gw_below_open(int folder, const char *path, int *ret_fd, gw_error *err)
+{
+    char names[PATH_MAX], *rest = NULL;
+    if (path[0] == '\0' || path[0] == '/' || strlen(path) >= sizeof names)
+        return gw_fail(err, GW_USAGE, "not a relative path");
+    strcpy(names, path);
+    char *name = strtok_r(names, "/", &rest);
+    int at = folder;
+    gw_status st = GW_OK;
+    while (st == GW_OK && name != NULL) {
+        char *next = strtok_r(NULL, "/", &rest);
+        int inner = -1;
+        if (strcmp(name, "..") == 0)
+            st = gw_fail(err, GW_USAGE, "the path contains `..`");
+        else if (next == NULL)
+            st = plain_open_at(at, name, false, ret_fd, err);
+        else if ((inner = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
+            st = gw_fail(err, GW_IO, "%s",
+                         errno == ELOOP || errno == ENOTDIR ? "not a folder, or a link" : strerror(errno));
+        if (at != folder)
+            close(at);
+        at = inner >= 0 ? inner : folder;
+        name = next;
+    }
+    return st;
+}
+
 gw_status gw_plain_read(const char *path, size_t bytes_max, gw_text *text, gw_error *err)
 {
     char part[1 << 14];

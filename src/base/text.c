@@ -331,6 +331,22 @@ void gw_add_shell_word(gw_text *text, const char *word)
     gw_text_add_str(text, "'");
 }
 
+void gw_add_fenced(gw_text *page, const char *lines)
+{
+    gw_text fence = {0};
+    size_t longest = 2;
+    for (const char *at = lines; (at = strchr(at, '`')) != NULL;) {
+        size_t run = strspn(at, "`");
+        longest = run > longest ? run : longest;
+        at += run;
+    }
+    for (size_t i = 0; i <= longest; i++)
+        gw_text_add_str(&fence, "`");
+    gw_text_addf(page, "%s\n%s%s\n\n", gw_text_str(&fence), lines, gw_text_str(&fence));
+    page->failed = page->failed || fence.failed;
+    gw_text_free(&fence);
+}
+
 void gw_add_explain(gw_text *text, bool all, const char *recording)
 {
     gw_text_addf(text, "gpuwhy explain%s%s", all ? " --all" : "", recording == NULL ? "" : " ");

@@ -64,23 +64,6 @@ static int fail(const gw_error *err)
     return refuse(err->text);
 }
 
-/* Append lines as a block of code in Markdown. Its fence is longer than any run of ` in them. */
-static void add_fenced(gw_text *page, const char *lines)
-{
-    gw_text fence = {0};
-    size_t longest = 2;
-    for (const char *at = lines; (at = strchr(at, '`')) != NULL;) {
-        size_t run = strspn(at, "`");
-        longest = run > longest ? run : longest;
-        at += run;
-    }
-    for (size_t i = 0; i <= longest; i++)
-        gw_text_add_str(&fence, "`");
-    gw_text_addf(page, "%s\n%s%s\n\n", gw_text_str(&fence), lines, gw_text_str(&fence));
-    page->failed = page->failed || fence.failed;
-    gw_text_free(&fence);
-}
-
 /* Write one file for a bug report, in Markdown. What programs wrote may hold secrets, so all of it is masked. */
 static gw_status write_bundle(const gw_verdict *verdict, bool running, const gwi_output *output, gw_error *err)
 {
@@ -91,7 +74,7 @@ static gw_status write_bundle(const gw_verdict *verdict, bool running, const gwi
                     "Report of gpuwhy " GW_PROGRAM_VERSION "\n\nAttach this file, or paste it as text: text can be "
                     "searched and quoted, a picture of text cannot.\n\n");
     gw_render_text(verdict, &(gw_render_style){.width = WIDTH, .running = running, .all = true}, &text);
-    add_fenced(&page, gw_text_str(&text));
+    gw_add_fenced(&page, gw_text_str(&text));
     page.failed = page.failed || text.failed;
     if (verdict->recording == NULL) /* the machine of a recording is in the verdict */
         gw_text_add_str(&page,

@@ -29,6 +29,7 @@
     X(doctor, "[options] [-- python]", "check this machine for problems")                                              \
     X(config, "[key | --check [file]]", "show what is configured, and where")                                          \
     X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \
+    X(mcp, "[--logs DIR]", "serve verdicts to an agent")                                                               \
     X(version, "", "version and optional features")                                                                    \
     X(help, "[command | topic | topics]", "print this help, or a document")
 

@@ -81,6 +81,10 @@ const char *gw_logs_xz_version(void);
  * - GW_NOMEM: out of memory. */
 GW_MUST_CHECK gw_status gw_log_read(const char *const *path, size_t count, gw_log **ret_log, gw_error *err);
 
+/* Like gw_log_read(), from an open file, which is closed. `name` stands for its path. Only the first `bytes_max` bytes
+ * of the decompressed text are read. */
+GW_MUST_CHECK gw_status gw_log_read_open(int fd, const char *name, uint64_t bytes_max, gw_log **ret_log, gw_error *err);
+
 /* True if the file may be a text log. False for a directory, a recording or a binary file. A pipe or standard input
  * ("-") is not read, and the result is true. */
 bool gw_log_is_text(const char *path);

@@ -8,8 +8,9 @@
 /* ---- source.c: reading and decompressing files ---- */
 
 typedef struct gwi_log_source gwi_log_source;
-/* Open a file, or standard input for "-". Errors: GW_IO, GW_UNSUPPORTED, GW_NOMEM. */
-GW_MUST_CHECK gw_status gwi_log_source_open(const char *path, gwi_log_source **ret_source, gw_error *err);
+/* Open a file, or standard input for "-". If `fd` is not -1, take this open file; `path` is then only for messages.
+ * Errors: GW_IO, GW_UNSUPPORTED, GW_NOMEM. */
+GW_MUST_CHECK gw_status gwi_log_source_open(const char *path, int fd, gwi_log_source **ret_source, gw_error *err);
 /* Read up to `room` bytes of text. GW_OK: *ret_count > 0. GW_END: end of the file. After GW_IO or GW_CORRUPT,
  * nothing more can be read. */
 GW_MUST_CHECK gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count,

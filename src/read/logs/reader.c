@@ -11,9 +11,11 @@
 #include "gw_text.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     BLOCK_BYTES = 1 << 20,
@@ -730,18 +732,22 @@ static gw_status read_block(gw_log_reader *reader, gwi_log_source *source, size_
     return st;
 }
 
-static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *err)
+/* Read the file `fd`, which is closed, or the file at `path` if `fd` is -1. */
+static gw_status read_file(gw_log_reader *reader, const char *path, int fd, uint64_t bytes_max, gw_error *err)
 {
     gwi_log_source *source = NULL;
     bool first = true, is_zeros = false;
-    gw_status st = gwi_log_source_open(path, &source, err);
+    gw_status st = gwi_log_source_open(path, fd, &source, err);
     if (st == GW_OK)
         st = gw_log_begin(reader, path, err);
-    while (st == GW_OK) {
+    for (uint64_t bytes = 0; st == GW_OK;) {
         size_t count;
         st = read_block(reader, source, &count, err);
         if (count == 0)
             break;
+        bytes += count;
+        if (bytes > bytes_max && st == GW_OK)
+            st = gw_fail(err, GW_CORRUPT, "only the first %" PRIu64 " MiB were read", bytes_max >> 20);
         is_zeros = first && gwi_are_zeros(reader->block, count);
         if (is_zeros)
             continue;
@@ -780,7 +786,21 @@ gw_status gw_log_read(const char *const *path, size_t count, gw_log **ret_log, g
     gw_log_reader *reader = NULL;
     gw_status st = gw_log_open(&reader, err);
     for (size_t i = 0; st == GW_OK && i < count; i++)
-        st = read_file(reader, path[i], err);
+        st = read_file(reader, path[i], -1, UINT64_MAX, err);
+    if (st == GW_OK)
+        return gw_log_finish(reader, ret_log, err);
+    gw_log_cancel(reader);
+    return st;
+}
+
+gw_status gw_log_read_open(int fd, const char *name, uint64_t bytes_max, gw_log **ret_log, gw_error *err)
+{
+    gw_log_reader *reader = NULL;
+    gw_status st = gw_log_open(&reader, err);
+    if (st != GW_OK)
+        close(fd);
+    else
+        st = read_file(reader, name, fd, bytes_max, err);
     if (st == GW_OK)
         return gw_log_finish(reader, ret_log, err);
     gw_log_cancel(reader);

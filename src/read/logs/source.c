@@ -182,19 +182,19 @@ static gw_status open_named(const char *path, int *ret_fd, gw_error *err)
     return *ret_fd < 0 ? gw_fail(err, GW_IO, "%s", strerror(errno)) : GW_OK;
 }
 
-gw_status gwi_log_source_open(const char *path, gwi_log_source **ret_source, gw_error *err)
+gw_status gwi_log_source_open(const char *path, int fd, gwi_log_source **ret_source, gw_error *err)
 {
     gwi_log_source *source = calloc(1, sizeof *source);
     gw_status st = GW_OK;
     if (source == NULL || (source->input = malloc(INPUT_BYTES)) == NULL) {
         free(source);
+        if (fd >= 0)
+            close(fd);
         return gw_fail(err, GW_NOMEM, "%s: no memory", path);
     }
-    source->is_stdin = strcmp(path, "-") == 0;
-    source->fd = -1;
-    if (source->is_stdin)
-        source->fd = STDIN_FILENO;
-    else
+    source->is_stdin = fd < 0 && strcmp(path, "-") == 0;
+    source->fd = source->is_stdin ? STDIN_FILENO : fd;
+    if (source->fd < 0)
         st = open_named(path, &source->fd, err);
     if (st == GW_OK)
         st = fill_first(source, err);
