@@ -81,6 +81,8 @@ CASES = {
     ("causes", "0"): ["causes"],
     ("causes", "1"): ["causes", "--search", "xyzzyx"],
     ("causes", "2"): ["causes", "xyzzyx"],
+    ("mcp", "0"): ["mcp"],
+    ("mcp", "2"): ["mcp", "--logs", "/no/folder"],
     ("version", "0"): ["version"],
     ("version", "2"): ["version", "x"],
     ("help", "0"): ["help"],
@@ -165,7 +167,7 @@ class ExitStatus(Case):
             if isinstance(words, str):
                 self.assertEqual(str(self.poke(words)), status)
                 continue
-            done = self.run_gpuwhy(*words)
+            done = self.run_gpuwhy(*words, input=b"")
             if command == "report" and b"dygraphs" in done.stderr:
                 skipped.append("report")
                 continue
