@@ -20,6 +20,7 @@
 #   make soak       repeat the long tests
 #   make install    PREFIX=/usr/local, DESTDIR=
 #   make install-libgpuscope  the same for the library
+#   make wheel      the wheel alone, in build-packages/
 #   make packages   wheel, archive, Debian and RPM packages in build-packages/; docs/packages.md describes them
 #   make check-packages  install and run each package; compare two builds (root, for chroots)
 PREFIX ?= /usr/local
@@ -109,10 +110,13 @@ install-libgpuscope: all
 packages:
 	@sh tools/packages.sh
 
+wheel:
+	@sh tools/packages.sh wheel
+
 check-packages:
 	@sh tools/check_packages.sh build-packages
 
 clean:
 	@rm -rf build build-*
 
-.PHONY: all products tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth rescue golden size fuzz soak install install-libgpuscope packages check-packages clean
+.PHONY: all products tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth rescue golden size fuzz soak install install-libgpuscope packages wheel check-packages clean

@@ -29,7 +29,7 @@ for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/libgpuwhy-c10.so 
     share/gpuwhy/prometheus/alerts.yml share/gpuwhy/prometheus/scrape.yml share/gpuwhy/grafana/dashboard.json \
     share/gpuwhy/systemd/gpuwhy-watch.service \
     share/gpuwhy/schema/verdict.schema.json share/gpuwhy/schema/doctor.schema.json \
-    share/gpuwhy/schema/history.schema.json \
+    share/gpuwhy/schema/history.schema.json share/gpuwhy/skills/gpuwhy/SKILL.md share/doc/gpuwhy/docs/SKILL.md \
     share/man/man1/gpuwhy.1 share/man/man1/gpuwhy-run.1 share/bash-completion/completions/gpuwhy \
     share/zsh/site-functions/_gpuwhy share/fish/vendor_completions.d/gpuwhy.fish \
     include/gpuwhy/kernel_model.h include/gpuwhy.h include/gpuwhy/gw_api_proto.h include/gpuwhy/gw_cuda_abi.h \

@@ -32,6 +32,8 @@ demo() { # name gpuwhy lessons [command before gpuwhy...]
     run "$label-demo" 1 "$@" "$gpuwhy" run --gpu virtual:h200,memory=16GiB -- "$lessons/cnn" --runs 2 --batch 16384 --keep-runs
     expect "$work/$label-demo.err" "Verdict  gpu-oom-leak (supported)"
     expect "$work/$label-demo.err" "Where    cnn.c:$line in layer_forward"
+    run "$label-skill" 0 "$@" grep -q 'name: gpuwhy' "$lessons/../../../share/gpuwhy/skills/gpuwhy/SKILL.md"
+    run "$label-mcp" 0 "$@" "$gpuwhy" mcp </dev/null
     run "$label-lesson" 0 "$@" "$gpuwhy" lab run S15
     expect "$work/$label-lesson.out" "passed: expected launch-config-invalid"
 }

@@ -35,6 +35,7 @@ EXCEPTIONS = {
     ("tests/fuzz/fuzz_change.c", "gwi_change.h"),
     ("tests/fuzz/fuzz_config.c", "gwi_config.h"),
     ("tests/fuzz/fuzz_json_text.c", "gwi_logs.h"),
+    ("tests/fuzz/fuzz_mcp.c", "gwi_mcp.h"),
     ("tests/fuzz/fuzz_parts.c", "gwi_parts.h"),
     ("tests/fuzz/fuzz_replay.c", "gwi_allocator.h"),
     ("tests/fuzz/fuzz_sites.c", "gwi_inner.h"),
