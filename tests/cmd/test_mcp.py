@@ -9,7 +9,7 @@ import pathlib
 import subprocess
 import sys
 
-from support import Case, GPUWHY, WAIT_S, run_command
+from support import Case, GPUWHY, WAIT_S, run_command, wait_until
 import json_schemas
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
@@ -175,16 +175,29 @@ class Mcp(Case):
         state = self.folder / "state" / "gpuwhy"
         first, last = sorted(state.glob("*.gpuwhy"), key=lambda path: path.stat().st_mtime)
         before = {path.name: path.read_bytes() for path in state.iterdir() if path.is_file()}
-        for arguments, status in (({}, 1), ({"run": None}, 1), ({"run": first.name}, 3), ({"run": first.name[:-7]}, 3)):
+        for arguments, status in (({}, 1), ({"run": None}, 1), ({"run": first.name}, 3), ({"run": first.name[:-7]}, 3), ({"run": "@1"}, 1),
+                                  ({"run": "@2"}, 3)):
             self.assertEqual(self.result("explain_run", **arguments)["structuredContent"]["result"]["program"]["exit"], status)
         (state / "link.gpuwhy").symlink_to(first)
         os.mkfifo(state / "fifo.gpuwhy")
-        for wrong in ("", ".", "..", "../gpuwhy/" + first.name, str(first), "700", "link", "fifo", "runs.db", "--help", "x" * 5000):
+        for wrong in ("", ".", "..", "../gpuwhy/" + first.name, str(first), "700", "link", "fifo", "runs.db", "--help", "x" * 5000, "@", "@0", "@3", "@1x", "@-1", "@" + "9" * 30):
             self.refusal("explain_run", run=wrong)
         for words, count in ((None, 2), ("exit 3", 1), ("--prune", 0), ("no such", 0)):
             result = self.result("history", **({} if words is None else {"words": words}))["structuredContent"]["result"]
             self.assertEqual(len(json_schemas.check(result)["runs"]), count, words)
         self.assertEqual(before, {name: (state / name).read_bytes() for name in before})
+
+    def test_a_killed_run_is_not_added_to_the_history(self):
+        run = self.start("sh", "-c", "echo; exec cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        run.stdout.readline()
+        wait_until(lambda: json.loads(self.run_gpuwhy("history", "--json").stdout)["runs"][0]["start_s"] > 0, "the recording's beginning")
+        run.kill()
+        run.communicate(timeout=WAIT_S)
+        self.assertEqual(self.result("history")["structuredContent"]["result"]["runs"], [])
+        self.assertEqual(self.result("explain_run")["structuredContent"]["result"]["status"], "undetermined")
+        self.assertIn("no runs recorded yet", self.refusal("explain_run", run="@1"))
+        runs = json.loads(self.run_gpuwhy("history", "--json").stdout)["runs"]
+        self.assertEqual([one["end"] for one in runs], ["gpuwhy was killed"])
 
     def test_doctor_and_causes(self):
         json_schemas.check(self.result("doctor")["structuredContent"]["result"])

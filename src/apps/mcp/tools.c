@@ -6,9 +6,11 @@
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
 #include "gwi_mcp.h"
+#include "gwi_runs.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -64,11 +66,24 @@ static gw_status check_state(gw_error *err)
     return st;
 }
 
+static gw_status find_handle(const char *value, gw_path ret_path, gw_error *err)
+{
+    char *word = (char *)(uintptr_t)value;
+    gw_status st = gwi_handles_resolve(&word, 1, err);
+    if (st != GW_OK)
+        return st;
+    st = gw_path_format(ret_path, err, "%s", word);
+    free(word); /* a new text, in the place of the handle */
+    return st;
+}
+
 static gw_status find_recording(const char *value, gw_path ret_path, gw_error *err)
 {
     gw_status st = check_state(err);
     if (st != GW_OK)
         return st;
+    if (value != NULL && value[0] == '@')
+        return find_handle(value, ret_path, err);
     return value == NULL ? gw_last_recording(ret_path, err) : find_named(value, ret_path, err);
 }
 
@@ -246,7 +261,8 @@ const gwi_mcp_tool gwi_mcp_tools[] = {
      .about = "Says why a program that was started with `gpuwhy run` failed: cause, certainty, evidence, place in the "
               "code, what to do. Without `run`, explains the last one, even while it is running.",
      .parameter = "run",
-     .parameter_about = "the name of a recording in gpuwhy's folder, such as 20260302-091402-4711.gpuwhy",
+     .parameter_about =
+         "a run of history, such as @3 (@1 is the newest), or the name of a recording in gpuwhy's folder",
      .call = explain_run},
     {.name = "explain_log",
      .title = "Explain a text log",

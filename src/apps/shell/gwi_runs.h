@@ -6,7 +6,8 @@
 #include "gwi_past_runs.h"
 
 /* Read the runs that match, oldest first, with their numbers. Runs that are going are left out if `query` has more than
- * `words`. First adds the runs whose supervisor was killed. Errors as of gwi_past_read(). */
+ * `words`. First adds the runs whose supervisor was killed, unless add_to_history is false. Errors as of
+ * gwi_past_read(). */
 GW_MUST_CHECK gw_status gwi_runs_read(const gwi_past_query *query, gwi_past_list *ret_list, gw_error *err);
 
 /* Replace each word that begins with @ by the path of that run's recording, which lives as long as the process.

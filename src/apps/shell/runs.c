@@ -2,6 +2,7 @@
 #include "gwi_runs.h"
 
 #include "gw_array.h"
+#include "gw_config.h"
 #include "gw_recording.h"
 #include "gwi_judge.h"
 
@@ -80,8 +81,8 @@ static void add_going(gwi_past_list *list, const char *recording)
 
 static bool visit(void *user, const char *recording, bool is_going)
 {
-    if (!is_going)
-        return add_unfinished(recording);
+    if (!is_going) /* false: it is visited again */
+        return gw_config_process()->value[GW_CONFIG_ADD_TO_HISTORY].number != 0 && add_unfinished(recording);
     add_going(user, recording);
     return false;
 }
