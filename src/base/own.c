@@ -251,33 +251,6 @@ gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_erro
     return plain_open_at(AT_FDCWD, path, may_be_link, ret_fd, err);
 }
 
-gw_status gw_below_open(int folder, const char *path, int *ret_fd, gw_error *err)
-{
-    char names[PATH_MAX], *rest = NULL;
-    if (path[0] == '\0' || path[0] == '/' || strlen(path) >= sizeof names)
-        return gw_fail(err, GW_USAGE, "not a relative path");
-    strcpy(names, path);
-    char *name = strtok_r(names, "/", &rest);
-    int at = folder;
-    gw_status st = GW_OK;
-    while (st == GW_OK && name != NULL) {
-        char *next = strtok_r(NULL, "/", &rest);
-        int inner = -1;
-        if (strcmp(name, "..") == 0)
-            st = gw_fail(err, GW_USAGE, "the path contains `..`");
-        else if (next == NULL)
-            st = plain_open_at(at, name, false, ret_fd, err);
-        else if ((inner = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
-            st = gw_fail(err, GW_IO, "%s",
-                         errno == ELOOP || errno == ENOTDIR ? "not a folder, or a link" : strerror(errno));
-        if (at != folder)
-            close(at);
-        at = inner >= 0 ? inner : folder;
-        name = next;
-    }
-    return st;
-}
-
 gw_status gw_plain_read(const char *path, size_t bytes_max, gw_text *text, gw_error *err)
 {
     char part[1 << 14];
@@ -352,29 +325,57 @@ static bool has_right(const account *who, int fd, mode_t right)
     return (mode & (who->group_count < 0 ? mode >> 3 : mode) & right) != 0;
 }
 
-int gw_foreign_open(const char *path, uid_t user)
+/* Open a file below a folder, which is closed, without following links. `who` must have the right to enter all folders
+ * and to read the file. NULL: our own rights count, and `..` is refused. */
+static gw_status open_below(int folder, const char *path, const account *who, int *ret_fd, gw_error *err)
 {
     char names[PATH_MAX], *rest = NULL;
+    gw_status st = GW_OK;
+    if (strlen(path) >= sizeof names)
+        st = gw_fail(err, GW_USAGE, "the path is too long");
+    strncpy(names, path, sizeof names - 1)[sizeof names - 1] = '\0';
+    char *name = strtok_r(names, "/", &rest), *next = NULL;
+    if (name == NULL)
+        st = gw_fail(err, GW_USAGE, "the path is empty");
+    for (; st == GW_OK && name != NULL; name = next) {
+        int inner = -1;
+        next = strtok_r(NULL, "/", &rest);
+        if (who == NULL && strcmp(name, "..") == 0)
+            st = gw_fail(err, GW_USAGE, "the path contains `..`");
+        else if (who != NULL && !has_right(who, folder, X_OK))
+            st = gw_fail(err, GW_UNSUPPORTED, "this user may not enter its folder");
+        else if (next == NULL)
+            st = plain_open_at(folder, name, false, ret_fd, err);
+        else if ((inner = openat(folder, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
+            st = gw_fail(err, GW_IO, "%s", errno == ENOTDIR ? "not a folder, or a link" : strerror(errno));
+        close(folder);
+        folder = inner;
+    }
+    if (folder >= 0)
+        close(folder);
+    if (st == GW_OK && who != NULL && !has_right(who, *ret_fd, R_OK)) {
+        close(*ret_fd);
+        st = gw_fail(err, GW_UNSUPPORTED, "this user may not read it");
+    }
+    return st;
+}
+
+gw_status gw_below_open(int folder, const char *path, int *ret_fd, gw_error *err)
+{
+    int own = path[0] == '/' ? -1 : openat(folder, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (own < 0)
+        return gw_fail(err, GW_USAGE, "%s", path[0] == '/' ? "not a relative path" : strerror(errno));
+    return open_below(own, path, NULL, ret_fd, err);
+}
+
+int gw_foreign_open(const char *path, uid_t user)
+{
     account who;
     int fd = -1;
     /* In a user namespace, all users outside it have the same number, so the rights of this user are not known. */
-    if (path[0] != '/' || strlen(path) >= sizeof names || (user != 0 && gw_own_is_root(user)))
+    if (path[0] != '/' || (user != 0 && gw_own_is_root(user)))
         return -1;
     find_account(user, &who);
-    strcpy(names, path);
-    char *name = strtok_r(names, "/", &rest);
-    for (int folder = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), inner; folder >= 0; folder = inner) {
-        char *next = name == NULL ? NULL : strtok_r(NULL, "/", &rest);
-        bool may_enter = name != NULL && has_right(&who, folder, X_OK);
-        inner = -1;
-        if (may_enter && next != NULL)
-            inner = openat(folder, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        else if (may_enter && plain_open_at(folder, name, false, &fd, NULL) == GW_OK && !has_right(&who, fd, R_OK)) {
-            close(fd);
-            fd = -1;
-        }
-        close(folder);
-        name = next;
-    }
-    return fd;
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return root >= 0 && open_below(root, path, &who, &fd, NULL) == GW_OK ? fd : -1;
 }
