@@ -16,6 +16,18 @@ const gwi_command_row *gwi_commands(size_t *ret_count)
     return commands;
 }
 
+const char *gwi_command_group(const char *name)
+{
+    static const gwi_manual_row groups[] = {{"run", "start a program"},
+                                            {"explain", "explain and compare runs"},
+                                            {"watch", "look at this machine"},
+                                            {"lab", "learn and set up"}};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (strcmp(groups[i].name, name) == 0)
+            return groups[i].meaning;
+    return NULL;
+}
+
 const gwi_command_row *gwi_command_find(const char *name)
 {
     for (size_t i = 0; i < COMMAND_COUNT; i++)

@@ -44,8 +44,12 @@ void gwi_help_overview(FILE *out)
     size_t count;
     const gwi_command_row *commands = gwi_commands(&count);
     fputs("gpuwhy explains why a GPU program failed.\n\n  gpuwhy run -- python train.py\n\ncommands:\n", out);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        const char *group = gwi_command_group(commands[i].name);
+        if (group != NULL)
+            fprintf(out, " %s\n", group);
         fprintf(out, "  %-8s  %-32s  %s\n", commands[i].name, commands[i].arguments, commands[i].help);
+    }
     fputs("\n`gpuwhy COMMAND --help` lists the options of a command.\n"
           "`gpuwhy help topics` lists the documents.\n",
           out);

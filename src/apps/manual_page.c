@@ -151,8 +151,12 @@ static void add_options(gw_text *text, const gwi_manual *page)
     for (size_t i = 0; i < GWI_MANUAL_GROUPS && page->group[i].options != NULL; i++) {
         if (page->group[i].name != NULL)
             gw_text_addf(text, ".SS %s\n", page->group[i].name);
-        for (size_t k = 0; k < page->group[i].count; k++)
+        for (size_t k = 0; k < page->group[i].count; k++) {
+            const char *title = i == 0 ? gwi_manual_section(page, page->group[i].options[k].name) : NULL;
+            if (title != NULL)
+                gw_text_addf(text, ".SS %s\n", title);
             add_option(text, &page->group[i].options[k]);
+        }
     }
     if (page->group[0].name != NULL)
         gw_text_add_str(text, ".SS all\n");
@@ -167,6 +171,9 @@ static void add_commands(gw_text *text)
     add_heading(text, "COMMANDS");
     for (size_t i = 0; i < count; i++) {
         gw_text term = {0};
+        const char *group = gwi_command_group(commands[i].name);
+        if (group != NULL)
+            gw_text_addf(text, ".SS %s\n", group);
         gw_text_addf(&term, "%s %s", commands[i].name, commands[i].arguments);
         add_term(text, gw_text_str(&term), commands[i].help);
         gw_text_free(&term);

@@ -31,6 +31,10 @@ static const struct {
             {"virtual-gpu", "the virtual card: try gpuwhy without a GPU", "virtual-gpu", NULL},
             {"clean-runs", "how to write a program that frees everything", "clean-runs", NULL},
             {"metrics", "metrics for Prometheus and Grafana", "metrics", NULL},
+            {"slurm", "gpuwhy in jobs of Slurm", "slurm", NULL},
+            {"kubernetes", "gpuwhy in pods of Kubernetes", "kubernetes", NULL},
+            {"launchers", "torchrun, mpirun, srun and other launchers", "launchers", NULL},
+            {"admins", "gpuwhy for all users of a site", "admins", NULL},
             {"glossary", "what a term means", "GLOSSARY", NULL}};
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 

@@ -72,20 +72,6 @@ static const char *nearest_command(const char *word)
     return nearest.found;
 }
 
-/* Append the words of the command line. A long one is cut. */
-static void add_words(gw_text *text, int argc, char **argv)
-{
-    enum { BYTES_MAX = 120 };
-    for (int i = 1; i < argc; i++) {
-        if (text->bytes + strlen(argv[i]) > BYTES_MAX) {
-            gw_text_add_str(text, " ...");
-            return;
-        }
-        gw_text_add_str(text, " ");
-        gw_add_shell_word(text, argv[i]);
-    }
-}
-
 int gwi_meant(int argc, char **argv)
 {
     const char *word = argv[1], *nearest = nearest_command(word);
@@ -94,7 +80,7 @@ int gwi_meant(int argc, char **argv)
         return gwi_cmd_explain(argc, argv);
     }
     gw_text words = {0};
-    add_words(&words, argc, argv);
+    gw_add_shell_words(&words, argv + 1, "");
     if (word[0] == '-')
         gw_say("unknown option %s; `gpuwhy help` lists the commands", word);
     else if (is_program(word))

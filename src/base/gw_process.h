@@ -50,8 +50,9 @@ void gw_orphans_take(void);
 bool gw_process_is_gpuwhy(int pid);
 /* End those descendants, with SIGTERM and half a second later with SIGKILL, and wait for at most 3 s. Processes of
  * gpuwhy are left alone. Does not work without /proc/PID/task/TID/children.
- * Returns the number of processes that were sent a signal. *ret_left: the number of those that are still there. */
-size_t gw_orphans_end(size_t *ret_left);
+ * Returns the number of processes that were sent a signal, and appends the names and pids of the first ones. *ret_left:
+ * the number of those that are still there. */
+size_t gw_orphans_end(size_t *ret_left, gw_text *names);
 /* Append the name of a user, or the uid. Only /etc/passwd is read, because other sources may need the network. */
 void gw_user_name_add(gw_text *text, unsigned uid);
 

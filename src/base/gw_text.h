@@ -93,6 +93,9 @@ void gw_add_json(gw_text *text, const char *json);
  * gw_add_printable() replaces is written as $'..' with \n, \t and octal numbers, which bash, zsh and ksh read. Every
  * word of a printed command that is not a constant goes through this function. */
 void gw_add_shell_word(gw_text *text, const char *word);
+/* Append a blank and each of the words, the last of which is followed by NULL. `before` stands before the first one:
+ * "./", or "". A long command line is cut. */
+void gw_add_shell_words(gw_text *text, char *const *words, const char *before);
 
 /* Append lines, which end with a line break, and an empty line, as a block of code in Markdown. Its fence is longer
  * than any run of ` in them, so nothing in the lines can end the block. */

@@ -217,8 +217,19 @@ static size_t find_orphans(pid_t *orphan, size_t most)
     return count;
 }
 
+/* Only the first ones are named; their number is reported, too. */
+static void add_name(gw_text *names, pid_t pid)
+{
+    enum { BYTES_MAX = 120 };
+    if (names->bytes > BYTES_MAX)
+        return;
+    gw_text_add_str(names, names->bytes == 0 ? "" : ", ");
+    gw_process_command_add(names, pid);
+    gw_text_addf(names, " (pid %d)", (int)pid);
+}
+
 /* The children of an orphan that ends become ours, so look again until there are none. */
-size_t gw_orphans_end(size_t *ret_left)
+size_t gw_orphans_end(size_t *ret_left, gw_text *names)
 {
     enum { MOST = 512, ROUNDS = 300, ROUNDS_OF_TERM = 50 };
     static const struct timespec pause = {.tv_nsec = 10000000};
@@ -230,10 +241,12 @@ size_t gw_orphans_end(size_t *ret_left)
             size_t at = 0;
             while (at < count && signalled[at] != orphan[i])
                 at++;
-            if (at == count && count < MOST)
+            if (at == count && count < MOST) {
+                add_name(names, orphan[i]);
                 signalled[count++] = orphan[i];
-            else if (round < ROUNDS_OF_TERM)
+            } else if (round < ROUNDS_OF_TERM) {
                 continue;
+            }
             kill(orphan[i], round < ROUNDS_OF_TERM ? SIGTERM : SIGKILL);
         }
         if (left == 0)

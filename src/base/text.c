@@ -347,6 +347,23 @@ void gw_add_fenced(gw_text *page, const char *lines)
     gw_text_free(&fence);
 }
 
+void gw_add_shell_words(gw_text *text, char *const *words, const char *before)
+{
+    enum { BYTES_MAX = 120 };
+    size_t begin = text->bytes;
+    for (size_t i = 0; words[i] != NULL; i++) {
+        gw_text word = {0};
+        gw_text_addf(&word, "%s%s", i == 0 ? before : "", words[i]);
+        bool is_long = text->bytes - begin + word.bytes > BYTES_MAX;
+        gw_text_add_str(text, is_long ? " ..." : " ");
+        if (!is_long)
+            gw_add_shell_word(text, gw_text_str(&word));
+        gw_text_free(&word);
+        if (is_long)
+            return;
+    }
+}
+
 void gw_add_explain(gw_text *text, bool all, const char *recording)
 {
     gw_text_addf(text, "gpuwhy explain%s%s", all ? " --all" : "", recording == NULL ? "" : " ");

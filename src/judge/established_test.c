@@ -624,6 +624,34 @@ GW_TEST(a_signal_after_an_exception)
     expect_cause("killed-by-scheduler-or-user", GW_ESTABLISHED);
 }
 
+/* Only Ctrl-C in the terminal of a program that shows no other trouble needs no explanation. */
+GW_TEST(an_interrupt_from_the_keyboard)
+{
+    static const struct {
+        const char *printed, *sender;
+        int signal;
+        bool is_interrupt;
+    } ends[] = {{TRACE "KeyboardInterrupt\n", "signal=2 outside=1 from=the terminal", 2, true},
+                {"", "signal=2 outside=1 early_s=3 from=the terminal", 2, true},
+                {"", "signal=2 outside=1 pid=7 from=bash", 2, false},
+                {"", "signal=15 outside=1 from=the terminal", 15, false},
+                {"", "signal=1 outside=1 from=the terminal", 1, false}};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        open_run();
+        gw_feed_stderr(&feed, ends[i].printed);
+        gw_feed_fact(&feed, "stop.signal", ends[i].sender);
+        gw_feed_exit(&feed, -1, ends[i].signal);
+        judge_open();
+        assert_int_equal(verdict->is_interrupt, ends[i].is_interrupt);
+    }
+    open_run();
+    gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
+    gw_feed_fact(&feed, "stop.signal", "signal=2 outside=1 from=the terminal");
+    gw_feed_exit(&feed, -1, 2);
+    judge_open();
+    assert_false(verdict->is_interrupt);
+}
+
 /* A worker was killed for lack of host memory, but the parent replaced it. An exception an hour later ended the run. */
 GW_TEST(a_killed_worker_that_was_replaced)
 {

@@ -282,7 +282,8 @@ typedef struct gw_verdict {
     size_t observed_count;     /* number of processes whose driver calls were recorded */
     gw_string_list unobserved; /* parts of the run that were not observed, one sentence each */
     char *recording;           /* path; NULL: none */
-    bool is_hang;              /* the judged process hangs because of the GPU or of locks, or a rank waits in NCCL */
+    bool is_interrupt; /* the user ended the program with Ctrl-C in its terminal; nothing else is known to be wrong */
+    bool is_hang;      /* the judged process hangs because of the GPU or of locks, or a rank waits in NCCL */
     gw_verdict_run run;
     gw_ranks ranks;         /* owned; for the comparison with other recordings; empty: none used NCCL */
     gw_verdict_part *parts; /* owned; empty: the recording was judged alone */

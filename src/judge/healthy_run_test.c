@@ -75,6 +75,62 @@ static void feed_program_without_cuda(void)
     gw_feed_exit(&feed, 0, 0);
 }
 
+static void feed_fell_back(const char *package, const char *line, int code)
+{
+    gw_feed_open_bare(&feed);
+    if (package != NULL)
+        gw_feed_fact(&feed, "package", package);
+    gw_feed_stderr(&feed, line);
+    gw_feed_exit(&feed, code, 0);
+}
+
+static void feed_torch_fell_back(void)
+{
+    feed_fell_back(NULL, "UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\n", 0);
+}
+
+static void feed_jax_fell_back(void)
+{
+    feed_fell_back(NULL, "WARNING: No GPU/TPU found, falling back to CPU.\n", 0);
+}
+
+static void feed_a_cuda_build_without_calls(void)
+{
+    feed_fell_back("torch 2.9.0+cu128", "epoch 1\n", 0);
+}
+
+static void feed_near_a_cpu_build(void)
+{
+    feed_fell_back("torch 2.9.0+cpu", "epoch 1\n", 0);
+}
+
+static void feed_fell_back_and_failed(void)
+{
+    feed_fell_back(NULL, "Using device: cpu\n", 1);
+}
+
+/* It died before it could use a GPU: a CUDA build alone shows nothing. */
+static void feed_near_a_cuda_build_that_failed(void)
+{
+    feed_fell_back("torch 2.9.0+cu128", "epoch 1\n", 1);
+}
+
+static void feed_fell_back_after_a_query(void)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 100, 0, 0, 0, 0);
+    gw_feed_stderr(&feed, "Using device: cpu\n");
+    gw_feed_exit(&feed, 0, 0);
+}
+
+static void feed_near_it_used_the_card(void)
+{
+    open_program(16 * gib);
+    gw_feed_stderr(&feed, "Using device: cpu\n");
+    iterate(2);
+    close_program(0);
+}
+
 static void feed_empty_recording(void)
 {
     gw_feed_open_bare(&feed);
@@ -138,7 +194,7 @@ static void test_runtime_api_on_a_virtual_card(void **state)
     for (int code = 0; code < 2; code++) {
         judge_on_virtual_card("cuGetExportTable", 1, code);
         assert_true(says("runtime API"));
-        assert_int_equal(verdict->ruled_out.count, 0);
+        assert_int_equal(verdict->ruled_out.count + verdict->alternative_count, 0);
     }
 }
 
@@ -214,6 +270,15 @@ static const row rows[] = {
     NO_FAULT(handled_failure_of_a_clean_run, GW_VERDICT_CLEAN, .advice = {"handled"}),
     NO_FAULT(unobserved_is_never_clean, GW_VERDICT_UNDETERMINED, .says = {"not observed"}),
     NO_FAULT(program_without_cuda, GW_VERDICT_UNDETERMINED, .says = {"no CUDA driver call was observed"}),
+    NO_FAULT(torch_fell_back, GW_VERDICT_UNDETERMINED, .says = {"computed on the CPU", "Found no NVIDIA"}),
+    NO_FAULT(jax_fell_back, GW_VERDICT_UNDETERMINED, .says = {"computed on the CPU", "No GPU/TPU found"}),
+    NO_FAULT(a_cuda_build_without_calls, GW_VERDICT_UNDETERMINED, .says = {"computed on the CPU"},
+             .advice = {"is built for CUDA"}),
+    NO_FAULT(near_a_cpu_build, GW_VERDICT_UNDETERMINED, .no_advice = {"on the CPU"}),
+    NO_FAULT(fell_back_and_failed, GW_VERDICT_UNDETERMINED, .advice = {"computed on the CPU"}),
+    NO_FAULT(near_a_cuda_build_that_failed, GW_VERDICT_UNDETERMINED, .no_advice = {"on the CPU"}),
+    NO_FAULT(fell_back_after_a_query, GW_VERDICT_CLEAN, .says = {"computed on the CPU"}),
+    NO_FAULT(near_it_used_the_card, GW_VERDICT_CLEAN, .no_advice = {"on the CPU"}),
     NO_FAULT(empty_recording, GW_VERDICT_UNDETERMINED, .also = also_empty_recording),
     NO_FAULT(runtime_api_near_a_real_card, GW_VERDICT_CLEAN),
     NO_FAULT(a_childs_end_is_not_known, GW_VERDICT_CLEAN, .says = {"not handled"},

@@ -260,6 +260,32 @@ GW_TEST(too_few_processors)
     expect_advice("cpu-starved: the control group's limit of 2.00 processors throttled its threads in 60 %", true);
 }
 
+/* The advice stands beside what a lack of processor time can explain, and not beside another failure. */
+GW_TEST(too_few_processors_at_a_bad_end)
+{
+    enum { TERM = 15 };
+    static const struct {
+        const char *printed;
+        int code, signal;
+        bool is_there;
+    } ends[] = {{"", -1, TERM, true},
+                {"", 124, 0, true},
+                {"", 3, 0, false},
+                {"Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nKeyError: 'x'\n", 1, 0, false}};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        processors(60);
+        gw_feed_stderr(&feed, ends[i].printed);
+        gw_feed_exit(&feed, ends[i].code, ends[i].signal);
+        judge_open();
+        assert_int_equal(advises("cpu-starved"), ends[i].is_there);
+    }
+    processors(60);
+    gw_feed_no_room(&feed, 2 * gib, 0, gib);
+    gw_feed_exit(&feed, 1, 0);
+    judge_open();
+    assert_false(advises("cpu-starved"));
+}
+
 GW_TEST(enough_processors)
 {
     processors(5);

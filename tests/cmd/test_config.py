@@ -212,6 +212,15 @@ class Runs(ConfigCase):
         done = self.run_gpuwhy("run", "--gpu", GPU, "--", "true", env={**self.environment, "GPUWHY_QUIET": "0"})
         self.assertNotEqual(done.stderr, b"")
 
+    def test_quiet_is_quiet_only_on_success(self):
+        """The recording's name is printed, too, also if no cause was found."""
+        for script, status in (("exit 0", 0), ("exit 3", 3), ("echo 'CUDA error: out of memory' >&2; exit 1", 1),
+                               ("kill -9 $$", -9)):
+            done = self.run_gpuwhy("run", "--gpu", GPU, "--quiet", "--", "sh", "-c", script)
+            self.assertEqual((done.returncode, b"Verdict" in done.stderr), (status, status != 0), done.stderr)
+            self.assertEqual(re.search(rb"Details .*gpuwhy explain\s.*\.gpuwhy", done.stderr, re.S) is not None, status != 0,
+                             done.stderr)
+
     def test_memory(self):
         """The option wins over the file, and the user learns of a limit that no option set."""
         program = [sys.executable, "-c", """

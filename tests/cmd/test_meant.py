@@ -81,6 +81,55 @@ class Meant(Case):
         (self.folder / "train.py").write_text("print(1)\n")
         self.assertIn("gpuwhy run -- python train.py --epochs 3", self.says("train.py", "--epochs", "3"))
 
+    def test_a_script_after_run(self):
+        """The status is a shell's, and the line has the command that was meant."""
+        (self.folder / "train.py").write_text("print(1)\n")
+        (self.folder / "tool").write_text("#!/usr/bin/env python3\nprint(1)\n")
+        (self.folder / "job").write_text("#!/bin/sh\n")
+        (self.folder / "here").write_bytes(b"\x7fELF")
+        (self.folder / "here").chmod(0o755)
+        (self.folder / "notes").write_text("text\n")
+        for command in ("run", "rehearse"):
+            for words, status, meant in ((["train.py", "--lr", "1 2"], 127, "train.py is a Python script: gpuwhy {} -- python3 train.py --lr '1 2'"),
+                                         (["./train.py"], 126, "./train.py is a Python script: gpuwhy {} -- python3 ./train.py"),
+                                         (["./tool"], 126, "./tool is a Python script: gpuwhy {} -- python3 ./tool"),
+                                         (["./job"], 126, "./job is a script: gpuwhy {} -- sh ./job"),
+                                         (["here", "-x"], 127, "this folder has it: gpuwhy {} -- ./here -x"),
+                                         (["./notes"], 126, None), (["nothing.py"], 127, None), (["./"], 126, None)):
+                with self.subTest(command=command, words=words):
+                    done = self.run_gpuwhy(command, *(["--"] if command == "run" else []), *words)
+                    line = done.stderr.decode()
+                    self.assertEqual((done.returncode, done.stdout, line.count("\n")), (status, b"", 1), line)
+                    self.assertEqual(line.partition("; ")[2].strip(), "" if meant is None else meant.format(command))
+
+    def test_a_log_where_a_recording_is_meant(self):
+        (self.folder / "train.log").write_text(LOG)
+        shutil.copy(FIXTURE, self.folder / "run.gpuwhy")
+        for words in (["report", "train.log"], ["diff", "train.log", "run.gpuwhy"], ["diff", "run.gpuwhy", "train.log"],
+                      ["whatif", "train.log"], ["export", "train.log", "--to", "json"]):
+            line = self.says(*words)
+            self.assertTrue(line.endswith("train.log is a text log; use gpuwhy explain train.log"), line)
+        (self.folder / "zero.gpuwhy").write_bytes(bytes(1000))
+        self.assertNotIn("text log", self.says("report", "zero.gpuwhy"))
+
+    def test_a_message_without_quotes(self):
+        if not self.has_matcher():
+            self.skipTest("this build has no pattern matcher")
+        words = ("CUDA", "error:", "out", "of", "memory")
+        quoted, done = self.run_gpuwhy("explain", "-m", " ".join(words)), self.run_gpuwhy("explain", *words)
+        self.assertEqual((done.returncode, done.stdout), (quoted.returncode, quoted.stdout))
+        self.assertIn(b"gpu-oom", done.stdout)
+        line = self.says("explain", "out", "of", "memory")  # the GPU's, or the host's
+        self.assertTrue(line.endswith("gpuwhy causes --search out of memory"), line)
+        self.assertIn(b"host-oom-kill", self.run_gpuwhy("causes", "--search", "out", "of", "memory").stdout)
+        self.assertIn("none.log: No such file or directory", self.says("explain", "none.log", "other.log"))
+
+    def test_a_key_that_is_set(self):
+        line = self.says("config", "quiet", "true")
+        self.assertIn("to set quiet, edit ", line)
+        self.assertIn("gpuwhy/config", line)
+        self.assertIn("unexpected word", self.says("config", "nonsense", "true"))
+
     def test_other_files(self):
         (self.folder / "notes").write_text("text\n")
         (self.folder / "logs").mkdir()
@@ -119,7 +168,7 @@ class Meant(Case):
         self.assertEqual(version.returncode, 0)
         for word in ("-V", "--version"):
             self.assertEqual(self.run_gpuwhy(word).stdout, version.stdout)
-        for word in ("run", "explain", "version", "help"):
+        for word in ("explain", "version", "help"):
             self.assertEqual(self.run_gpuwhy(word, "-h").stdout, self.run_gpuwhy("help", word).stdout)
         self.assertEqual(self.run_gpuwhy("-h").stdout, self.run_gpuwhy("help").stdout)
 

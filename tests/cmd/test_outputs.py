@@ -188,6 +188,50 @@ class Refused(OutputCase):
             shutil.rmtree(self.folder)
             self.folder.mkdir()
 
+    def test_recordings(self):
+        """-o and --folder of a command that records. An existing folder, and one that can be made, are good."""
+        for option in ("run -o", "rehearse -o", "run --folder"):
+            command, name = option.split()
+            start = RUN if command == "run" else ("rehearse", "--gpu", GPU, "--no-history", "--once")
+            for target in ("a file in a missing folder", "a file in a file", "a folder where no file can be created",
+                           "a name that is too long", "an empty name", "a recording", "a core dump or a program",
+                           "a socket", "a link into a missing folder"):
+                path, make, reason = REFUSED[target]
+                if name == "--folder" and (target.startswith("a file in a missing") or "empty" in target or "link" in target):
+                    continue  # gpuwhy makes such a folder, and follows the link
+                with self.subTest(option=option, target=target):
+                    shutil.rmtree(self.folder)
+                    self.folder.mkdir()
+                    self.fill(self.folder)
+                    make(self, self.folder / path)
+                    before = state_of(self.folder)
+                    given = self.folder / path if name == "--folder" else path
+                    done = self.run_gpuwhy(*start, name, given, *PROGRAM)
+                    what = (done.returncode, done.stdout, done.stderr)
+                    self.assertEqual((done.returncode, done.stdout, done.stderr.count(b"\n")), (2, b"", 1), what)
+                    self.assertTrue(done.stderr.startswith(f"gpuwhy: {command}: {name} {given}".encode()), what)
+                    self.assertRegex(done.stderr.decode(), reason + "|already exists|not a folder|Not a directory")
+                    self.assertEqual(state_of(self.folder), before, what)
+        for path in ("new/", "new/below/", "file"):
+            done = self.run_gpuwhy(*RUN, "-o", path, *PROGRAM)
+            self.assertEqual(done.returncode, 3, done.stderr)
+
+    def test_inputs(self):
+        """Options that name a file or folder to read. One line with the path; nothing is made."""
+        (self.folder / "file").write_text("x\n")
+        for words, path in ((["doctor", "--against", "none"], "none"), (["doctor", "--against", "."], "."),
+                            (["doctor", "--root", "none"], "none"), (["doctor", "--root", "file"], "file"),
+                            (["config", "--check", "none"], "none"), (["explain", "none.log"], "none.log"),
+                            (["history", "--folder", self.folder / "file"], "/file"), (["report", "none"], "none"),
+                            (["explain", "--folder", self.folder / "file"], "/file"), (["export", "none", "--to", "json"], "none"),
+                            (["whatif", "none"], "none"), (["diff", "none", "none"], "none"), (["watch", "--folder", "x"], "x")):
+            with self.subTest(words=words):
+                before = state_of(self.folder)
+                done = self.run_gpuwhy(*words)
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count(b"\n")), (2, b"", 1), done.stderr)
+                self.assertIn(path, done.stderr.decode())
+                self.assertEqual(state_of(self.folder), before)
+
     def test_the_document_has_each_target(self):
         self.assertIn(markdown(), (ROOT / "docs" / "robustness.md").read_text())
 

@@ -128,6 +128,26 @@ class Terminal(OnTerminal):
         os.write(self.master, b"\x03")
         self.assertEqual(os.waitstatus_to_exitcode(self.drain_until_end(pid)), -signal.SIGINT)
 
+    def test_an_interrupt_is_one_line(self):
+        """Also with --quiet. Another sender, or a program that goes on to fail, gets the verdict."""
+        for program, sender, is_line in ((["sh", "-c", "echo ready; exec sleep 60"], b"\x03", True),
+                                         ([sys.executable, "-c", "print('ready', flush=True)\nimport time\ntime.sleep(60)"],
+                                          b"\x03", True),
+                                         (["sh", "-c", "echo ready; kill -INT $$"], None, False)):
+            with self.subTest(program=program):
+                self.seen = b""
+                pid = self.open([word for word in run_command(*program) if is_line or word != "--quiet"])
+                self.read_until(b"ready")
+                if sender is not None:
+                    os.write(self.master, sender)
+                self.assertEqual(os.waitstatus_to_exitcode(self.drain_until_end(pid)), -signal.SIGINT)
+                ours = [line for line in self.seen.splitlines() if line.startswith(b"gpuwhy:")]
+                self.assertEqual((len(ours), b"Verdict" in self.seen), (1, not is_line), self.seen)
+                if is_line:
+                    self.assertRegex(ours[0], rb"^gpuwhy: interrupted with Ctrl-C after [0-9.]+ s; details: gpuwhy explain$")
+                os.close(self.master)
+                self.master = os.open("/dev/null", os.O_RDONLY)
+
     def test_stop_and_continue_under_a_shell(self):
         pid = self.open(["bash", "--norc", "--noprofile", "-i"])
         program = self.folder / "program.py"  # no shell: one that is stopped while it forks cannot be stopped at all

@@ -323,12 +323,24 @@ static int check(void)
 
 /* ---- the command ---- */
 
+/* `gpuwhy config KEY VALUE`, as other programs set a key: name the file that does. */
+static gw_status fail_set(const char *key, gw_error *err)
+{
+    gw_path path;
+    bool known = gw_config_path(path, NULL) == GW_OK;
+    return gw_fail(err, GW_USAGE,
+                   "this command only prints; to set %s, edit %s; `gpuwhy help configuration` describes it", key,
+                   known ? path : "the configuration file");
+}
+
 static gw_status parse(config_options *options, int argc, char **argv, int *ret_words, gw_error *err)
 {
     gwi_option table[TABLE_MAX];
     size_t count = make_table(table);
     gw_status st = gwi_options_parse_mixed(table, count, options, argc, argv, ret_words, err);
-    if (st == GW_OK && *ret_words > 1)
+    if (st == GW_OK && *ret_words > 1 && !options->check && gw_config_find(argv[1], &(gw_config_id){0}))
+        st = fail_set(argv[1], err);
+    else if (st == GW_OK && *ret_words > 1)
         st = gw_fail(err, GW_USAGE, "unexpected word: %s", argv[2]);
     if (st == GW_OK && options->json && (options->check || *ret_words > 0))
         st = gw_fail(err, GW_USAGE, "--json prints all keys; it does not go with --check or a key");

@@ -328,7 +328,8 @@ static bool explain_words(char **words, int count, const explain_options *option
         known = !is_mistyped_name(gw_text_str(&question)) &&
                 read_message(gw_text_str(&question), &log, NULL) == GW_OK &&
                 gw_judge_message(log, gw_text_str(&question), &verdict, NULL) == GW_OK &&
-                (verdict->question->meaning_count > 0 || verdict->question->command != NULL);
+                (verdict->question->meaning_count > 0 || verdict->question->command != NULL ||
+                 (count > 1 && (verdict->status == GW_VERDICT_FAULT || verdict->alternative_count > 0)));
     }
     if (known)
         *ret_status = show(verdict, false, options);
@@ -363,9 +364,20 @@ static int explain_folder(const char *folder, bool is_entered, const explain_opt
 }
 
 /* Report a word that is neither a file nor a known code or name, and suggest the most similar file or name. */
-static int explain_unknown(const char *word)
+static int explain_unknown(const char *word, char **words, int count)
 {
     char name[512];
+    gw_text text = {0};
+    struct stat info;
+    for (int i = 0; i < count && count > 1; i++)
+        count = looks_like_file(words[i]) || lstat(words[i], &info) == 0 ? 0 : count;
+    if (count > 1) { /* words, not files */
+        gw_add_shell_words(&text, words, "");
+        gw_say("explain: no file, code or message that gpuwhy knows; to search the causes: gpuwhy causes --search%s",
+               gw_text_str(&text));
+        gw_text_free(&text);
+        return GW_EXIT_USAGE;
+    }
     const char *known = gw_suggest_name(word);
     if (gwi_folder_similar(word, name, sizeof name))
         known = name;
@@ -502,12 +514,12 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return status;
     for (int i = 1; i <= words && words > 1; i++) {
         if (is_missing(argv[i]))
-            return explain_unknown(argv[i]);
+            return explain_unknown(argv[i], argv + 1, words);
     }
     if (words > 1)
         return explain_together(argv + 1, words, options);
     if (words == 1 && is_missing(argv[1]))
-        return explain_unknown(argv[1]);
+        return explain_unknown(argv[1], argv + 1, words);
     if (words == 1 && options->cell == NULL && gwi_folder_is_one(argv[1]))
         return explain_folder(argv[1], false, options);
     if (words == 1)

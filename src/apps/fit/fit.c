@@ -86,6 +86,9 @@ static gw_status take_card(gwi_fit *fit, const fit_options *options, gw_virt_spe
 
 static gw_status take_real(gwi_fit *fit, const fit_options *options, gw_error *err)
 {
+    if (options->speed && gw_begins(options->gpu, "virtual:"))
+        return gw_fail(err, GW_USAGE, "--speed: %s computes nothing, so its speed says nothing; it needs a real GPU",
+                       options->gpu);
     fit->real = options->real != NULL;
     fit->speed = options->speed;
     fit->real_iterations = REAL_ITERATIONS;

@@ -297,7 +297,7 @@ static void end_left(gwi_fit *fit)
     for (size_t i = 0; i < fit->trial_count; i++)
         if (fit->trial[i]->pid != 0 && fit->trial[i]->kind == GWI_FIT_REAL)
             return;
-    fit->ended_count += gw_orphans_end(&left);
+    fit->ended_count += gw_orphans_end(&left, &fit->ended_names);
 }
 
 /* Return a trial that has ended, or NULL. */
@@ -399,8 +399,10 @@ void gwi_fit_end(gwi_fit *fit)
     if (fit->shows_progress)
         fputs("\r\033[K", stderr);
     if (fit->ended_count > 0)
-        gw_say("fit: the trials left %zu process%s behind, which %s ended", fit->ended_count,
-               fit->ended_count == 1 ? "" : "es", fit->ended_count == 1 ? "was" : "were");
+        gw_say("fit: the trials left %zu process%s behind, which %s ended: %s", fit->ended_count,
+               fit->ended_count == 1 ? "" : "es", fit->ended_count == 1 ? "was" : "were",
+               gw_text_str(&fit->ended_names));
+    gw_text_free(&fit->ended_names);
     for (size_t i = 0; i < fit->trial_count; i++)
         trial_free(fit->trial[i]);
     free(fit->trial);

@@ -79,7 +79,8 @@ typedef struct gwi_fit {
     gwi_fit_trial **trial; /* owned, each of them, too; in the order in which they were started */
     size_t trial_count, trial_capacity, running_count;
     gwi_temporary folder;
-    size_t ended_count; /* processes that real runs had left behind, and that we ended */
+    size_t ended_count;  /* processes that real runs had left behind, and that we ended */
+    gw_text ended_names; /* owned */
     sigset_t old_mask;
     int signal_fd;
     uint64_t too_small_bytes; /* no real runs: the real card has so many bytes, less than memory_bytes; 0: not so */

@@ -1,6 +1,7 @@
 /* `gpuwhy diff`: compares two recordings. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_runs.h"
@@ -35,7 +36,7 @@ static gw_status read_one(const char *path, gw_portrait **ret_portrait, gw_error
 {
     if (gw_torch_is_snapshot(path))
         return gw_fail(err, GW_USAGE, "%s is a PyTorch memory snapshot; only recordings can be compared", path);
-    gw_status st = gw_portrait_read(path, UINT64_MAX, ret_portrait, err);
+    gw_status st = gwi_refuse_text(path, gw_portrait_read(path, UINT64_MAX, ret_portrait, err), err);
     if (st == GW_OK)
         gw_portrait_name_sites(*ret_portrait, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS);
     return st;

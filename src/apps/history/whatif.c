@@ -1,5 +1,6 @@
 /* `gpuwhy whatif`: replays PyTorch's allocator with other settings. */
 #include "gwi_cmd.h"
+#include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_runs.h"
@@ -46,7 +47,7 @@ static gw_status read_model(const char *path, gw_model **ret_model, gw_error *er
     gw_reader *reader = NULL;
     if (gw_torch_is_snapshot(path))
         return gw_torch_snapshot_model(path, ret_model, err);
-    gw_status st = gw_reader_open(path, &reader, err);
+    gw_status st = gwi_refuse_text(path, gw_reader_open(path, &reader, err), err);
     if (st == GW_OK)
         st = gw_model_build(reader, ret_model, err);
     gw_reader_close(reader);

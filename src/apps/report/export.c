@@ -1,6 +1,7 @@
 /* `gpuwhy export`: converts a recording into a format that other tools read. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_output.h"
@@ -50,7 +51,7 @@ static gw_status export_file(const gw_export_format *format, char *path, const c
     uint64_t faults = 0;
     gw_status st = gwi_outputs_open(&output, 1, &path, 1, err);
     if (st == GW_OK)
-        st = gw_reader_open(path, &reader, err);
+        st = gwi_refuse_text(path, gw_reader_open(path, &reader, err), err);
     FILE *file = st == GW_OK ? gwi_output_stream(&output, err) : NULL;
     if (file != NULL) {
         /* no progress bar between the lines of the export */

@@ -8,6 +8,7 @@
 #include "gwi_options.h"
 #include "gwi_output.h"
 #include "gwi_past_runs.h"
+#include "gwi_terminal.h"
 
 #include "gw_config.h"
 #include "gw_inject.h"
@@ -35,10 +36,6 @@
       "after an error that loses the context, let all GPU calls fail at once; =exit: end the program")                 \
     X(STRING, const char *, output, "-o", "FILE|FOLDER/", NULL,                                                        \
       "write the recording to FILE, or to a new file in FOLDER, which has the rank in its name")                       \
-    X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", GW_STANDARD_RECORD_LIMIT,                           \
-      "largest recording; the oldest events are dropped first; 0: no limit")                                           \
-    X(STRING, const char *, record_environment, "--record-environment", "NAME[,..]", NULL,                             \
-      "also record these environment variables; * at the end of a name: any text")                                     \
     X(STRING, const char *, leaks, "--leaks", "strict", NULL,                                                          \
       "all device memory that a program leaves unfreed at a good end is a leak")                                       \
     X(STRING, const char *, fail_on, "--fail-on", "any|leak|CAUSE[,..]", NULL,                                         \
@@ -53,30 +50,31 @@
       "after a failure, also write the verdict as short text, at most 4096 bytes: /dev/termination-log")               \
     X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
       "print the verdict, or run CMD, a few seconds after a failure if the program keeps running")                     \
-    X(FLAG, bool, core, "--core", NULL, NULL,                                                                          \
-      "if a kernel faults, let the driver write a small GPU core dump and read it")                                    \
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL,                                                              \
+      "do not list this run in gpuwhy history, and do not compare it with the last good run")                          \
+    X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", GW_STANDARD_RECORD_LIMIT,                           \
+      "largest recording; the oldest events are dropped first; 0: no limit")                                           \
+    X(STRING, const char *, record_environment, "--record-environment", "NAME[,..]", NULL,                             \
+      "also record these environment variables; * at the end of a name: any text")                                     \
     X(FLAG, bool, blame, "--blame", NULL, NULL,                                                                        \
       "after a fault on the GPU, run the program again with synchronous launches")                                     \
+    X(FLAG, bool, core, "--core", NULL, NULL,                                                                          \
+      "if a kernel faults, let the driver write a small GPU core dump and read it")                                    \
     X(FLAG, bool, deep, "--deep", NULL, NULL,                                                                          \
       "record the Python line of each PyTorch allocation, and cuDNN's own log; slower")                                \
     X(FLAG, bool, allocations, "--allocations", NULL, NULL,                                                            \
       "record PyTorch's latest 65,536 allocations at the program's end, too: for gpuwhy whatif")                       \
+    X(FLAG, bool, catch_crash, "--catch-crash", NULL, NULL,                                                            \
+      "install a handler that records the memory address and the stack of a crash in host code")                       \
+    X(FLAG, bool, no_ras, "--no-ras", NULL, NULL, "when a hang is seen, do not ask NCCL's RAS about the ranks")        \
+    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not collect evidence inside Python and frameworks")        \
+    X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record where driver calls were made")                    \
+    X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
+    X(FLAG, bool, no_sense, "--no-sense", NULL, NULL, "do not sample the state of the cards and the machine")          \
     X(STRING, const char *, hang_after, "--hang-after", "SECONDS|off", NULL,                                           \
       "report a hang if nothing happens for this long [off on a terminal, otherwise 300]")                             \
     X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL,                                                          \
       "after a hang is reported, stop the program: SIGTERM, 10 s later SIGKILL")                                       \
-    X(FLAG, bool, no_ras, "--no-ras", NULL, NULL, "when a hang is seen, do not ask NCCL's RAS about the ranks")        \
-    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not collect evidence inside Python and frameworks")        \
-    X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record where driver calls were made")                    \
-    X(FLAG, bool, catch_crash, "--catch-crash", NULL, NULL,                                                            \
-      "install a handler that records the memory address and the stack of a crash in host code")                       \
-    X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
-    X(FLAG, bool, no_sense, "--no-sense", NULL, NULL, "do not sample the state of the cards and the machine")          \
-    X(FLAG, bool, no_history, "--no-history", NULL, NULL,                                                              \
-      "do not list this run in gpuwhy history, and do not compare it with the last good run")                          \
-    X(FLAG, bool, off, "--off", NULL, NULL, "start the program without recording it, as if gpuwhy were not there")     \
-    X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
-      "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
     X(COUNT, uint32_t, restart_count, "--restart", "N", NULL,                                                          \
       "if the program fails for a reason that may not happen again, start it again, at most N times")                  \
     X(LIST, gw_option_list, on, "--on", "CAUSE:ACTION", NULL,                                                          \
@@ -92,7 +90,10 @@
     X(STRING, const char *, wait_memory, "--wait-memory", "SIZE[:TIMEOUT]", NULL,                                      \
       "before the start, wait until each card has this much free memory")                                              \
     X(STRING, const char *, alarm_at, "--alarm-at", "SIZE|PERCENT[:CMD]", NULL,                                        \
-      "report once, and run CMD, when memory that the program cannot give back grows beyond this")
+      "report once, and run CMD, when memory that the program cannot give back grows beyond this")                     \
+    X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
+      "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
+    X(FLAG, bool, off, "--off", NULL, NULL, "start the program without recording it, as if gpuwhy were not there")
 
 #define OPTIONS_STRUCT gw_run_options
 GWI_OPTION_TABLE(options_table, OPTION_COUNT, RUN_OPTIONS);
@@ -104,6 +105,12 @@ const gwi_manual gwi_manual_run = {
              "at the first word that is not an option.",
     .words = "PROGRAM",
     .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .sections = {{"--gpu", "the GPU"},
+                 {"-o", "output"},
+                 {"--blame", "evidence"},
+                 {"--hang-after", "hangs, limits and new attempts"},
+                 {"--help", "all commands"}},
+    .brief = "--gpu --memory -o --quiet --json --blame --core --deep --hang-after --restart --rescue --wait-memory",
     .exits = {{GWI_EXIT_PROGRAM,
                "the exit status of the program; if a signal ended the program, gpuwhy ends by the same signal"},
               {GW_EXIT_USAGE, "usage error; the program was not started"},
@@ -379,6 +386,22 @@ static int judge_job(const gw_run_options *options, const gw_verdict *verdict, i
     return ended_well(status) && gwi_gate_fails(options->fail_on, verdict) ? W_EXITCODE(GW_EXIT_FAIL_ON, 0) : status;
 }
 
+/* The user knows why the program ended: one line is enough, as other programs print after Ctrl-C. */
+static void say_interrupt(const gw_verdict *verdict, const gw_run_options *options)
+{
+    gw_text line = {0};
+    bool is_last = !options->no_history || options->output == NULL; /* what `gpuwhy explain` reads */
+    gw_text_addf(&line, "interrupted with Ctrl-C after %.1f s", verdict->seconds);
+    if (verdict->recording != NULL)
+        gw_text_add_str(&line, "; details: ");
+    if (verdict->recording != NULL)
+        gw_add_explain(&line, false, is_last ? NULL : verdict->recording);
+    if (gwi_is_terminal(STDERR_FILENO))
+        (void)!write(STDERR_FILENO, "\n", 1); /* the terminal has printed ^C */
+    gw_say("%s", gw_text_str(&line));
+    gw_text_free(&line);
+}
+
 /* Return the verdict, or NULL: there is none, and the reason was printed, or it would not be used. */
 static gw_verdict *judge(const closed_recording *closed, const gw_run_options *options)
 {
@@ -410,7 +433,11 @@ static void tell(gw_verdict *verdict, const closed_recording *closed, const gw_r
     }
     /* first, because a container is killed if it ends slowly */
     gwi_message_write(&output[MESSAGE], verdict, closed->status);
-    if (!options->no_verdict && (!options->quiet || verdict->status == GW_VERDICT_FAULT))
+    bool is_good =
+        ended_well(closed->status) && verdict->status != GW_VERDICT_FAULT && !gwi_gate_fails(options->fail_on, verdict);
+    if (!options->no_verdict && verdict->is_interrupt)
+        say_interrupt(verdict, options);
+    else if (!options->no_verdict && !(options->quiet && is_good))
         gwi_verdict_print(verdict, &(gwi_print){.all = verdict->recording == NULL}, STDERR_FILENO);
     if (options->json != NULL && gwi_verdict_write_json(verdict, &output[JSON], &err) != GW_OK)
         gw_say("%s", err.text);
@@ -473,6 +500,7 @@ int gwi_cmd_run(int argc, char **argv)
         return status;
     }
     say_limit(&options);
+    gw_path folder;
     gwi_output output[] = {
         [RECORDING] = {.option = "-o", .path = options.output, .kind = GWI_OUTPUT_RECORDING},
         [MESSAGE] = {.option = "--message", .path = options.message, .beside = ".txt", .wait_s_max = GWI_OUTPUT_WAIT_S},
@@ -486,6 +514,9 @@ int gwi_cmd_run(int argc, char **argv)
                    .beside = ".xml",
                    .mode = 0666,
                    .wait_s_max = GWI_OUTPUT_WAIT_S}};
+    if (options.output == NULL && gwi_common()->folder != NULL &&
+        gw_path_format(folder, NULL, "%s/", gwi_common()->folder) == GW_OK && folder[0] == '/')
+        output[RECORDING] = (gwi_output){.option = "--folder", .path = folder, .kind = GWI_OUTPUT_RECORDING};
     if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK ||
         gwi_outputs_open(output, OUTPUT_COUNT, program, 1, &err) != GW_OK) {
         gwi_attempts_free(&attempts);

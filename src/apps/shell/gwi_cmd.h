@@ -20,15 +20,15 @@
     X(diff, "[--json] GOOD BAD", "compare two recordings")                                                             \
     X(whatif, "[options] RECORDING", "replay with other PyTorch settings")                                             \
     X(history, "[--where SQL] [words of command]", "list runs, compare the failed ones")                               \
+    X(export, "file --to json|csv [-o out]", "convert, also for Perfetto")                                             \
+    X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \
     X(watch, "[options]", "show cards and runs, live")                                                                 \
     X(who, "[--json] [text]", "list who uses this machine's cards")                                                    \
     X(poke, "[--json] [--job] PID", "show what a process is doing now")                                                \
-    X(export, "file --to json|csv [-o out]", "convert, also for Perfetto")                                             \
+    X(doctor, "[options] [-- python]", "check this machine for problems")                                              \
     X(lab, "list|run ID|check [options]", "lessons, and a check of verdicts")                                          \
     X(jupyter, "install|uninstall|list [options]", "manage gpuwhy's notebook kernel")                                  \
-    X(doctor, "[options] [-- python]", "check this machine for problems")                                              \
     X(config, "[key | --check [file]]", "show what is configured, and where")                                          \
-    X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \
     X(mcp, "[--logs DIR]", "serve verdicts to an agent")                                                               \
     X(version, "", "version and optional features")                                                                    \
     X(help, "[command | topic | topics]", "print this help, or a document")
@@ -47,6 +47,8 @@ typedef struct gwi_command_row {
 
 /* The table of commands, in the order of `gpuwhy help`. */
 const gwi_command_row *gwi_commands(size_t *ret_count);
+/* Return the title of the group that begins with this command, or NULL. A group ends where the next one begins. */
+const char *gwi_command_group(const char *name);
 /* NULL: there is no such command. */
 const gwi_command_row *gwi_command_find(const char *name);
 /* The page of gpuwhy(1), whose options may stand before a command. */

@@ -38,6 +38,10 @@ void gwi_verdict_print_now(gw_verdict *verdict, const char *recording);
 /* Write JSON to the output. NULL: print it. */
 GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const gwi_output *output, gw_error *err);
 
+/* If a file that is not a recording (`st` is GW_CORRUPT) is text, replace the reason: only `gpuwhy explain` reads logs.
+ * Returns `st`. */
+GW_MUST_CHECK gw_status gwi_refuse_text(const char *path, gw_status st, gw_error *err);
+
 /* Judges a file that the user named, as `gpuwhy explain` and `gpuwhy report` do: a recording, even one that is still
  * being written, a run folder, or a memory snapshot of PyTorch (judge.c). */
 

@@ -10,6 +10,7 @@
 
 enum {
     GWI_MANUAL_GROUPS = 4,
+    GWI_MANUAL_SECTIONS = 6,
     GWI_MANUAL_EXITS = 6,
     GWI_MANUAL_ROWS = 12,
     GWI_EXIT_PROGRAM = -1 /* in gwi_manual_exit: the exit status of the program */
@@ -49,6 +50,8 @@ typedef struct gwi_manual {
      * word, or after `--`; "-- PROGRAM": only after `--`. With subcommands: their names. NULL: free text, or none. */
     const char *words;
     gwi_manual_group group[GWI_MANUAL_GROUPS];
+    gwi_manual_row sections[GWI_MANUAL_SECTIONS]; /* parts of the first group: the option that begins one, its title */
+    const char *brief; /* the options that -h lists, separated by spaces; NULL: -h prints what --help prints */
     void (*add_more)(gw_text *text); /* append a list that is only known at run time, indented by two; NULL: none */
     const char *more_title;          /* its title, in lower case */
     gwi_manual_exit exits[GWI_MANUAL_EXITS];
@@ -57,7 +60,10 @@ typedef struct gwi_manual {
         *see_also; /* names of manual pages of gpuwhy, separated by spaces: "run explain"; NULL: only gpuwhy(1) */
 } gwi_manual;
 
-/* Print the help of a command on standard output. Returns GW_EXIT_OK. */
+/* Return the title of the section that begins with this option, or NULL. */
+const char *gwi_manual_section(const gwi_manual *page, const char *option);
+/* Print the help of a command on standard output, the short one if the user has asked for it with -h. Returns
+ * GW_EXIT_OK. */
 int gwi_manual_print(const gwi_manual *page);
 /* Print the error of a command as `gpuwhy: NAME: text`. Returns GW_EXIT_USAGE. */
 int gwi_refuse(const char *name, const gw_error *err);

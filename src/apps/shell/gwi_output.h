@@ -27,7 +27,7 @@
 typedef enum gwi_output_kind {
     GWI_OUTPUT_FILE,
     GWI_OUTPUT_REPLACED, /* an ordinary file, replaced as a whole: a reader never sees a part of it */
-    GWI_OUTPUT_RECORDING /* the supervisor creates it; here it is only compared with the others */
+    GWI_OUTPUT_RECORDING /* the supervisor creates it, or a file in this folder; here it is only checked */
 } gwi_output_kind;
 
 /* The limit of waits after a program has ended. A reader that does not read must not keep gpuwhy from ending. */

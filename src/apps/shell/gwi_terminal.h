@@ -20,6 +20,7 @@ typedef struct gwi_common_settings {
     const char *folder; /* borrowed from argv; NULL: not given */
     const char *color;  /* borrowed from argv; NULL: auto */
     bool no_pager;
+    bool is_brief; /* the help was asked for with -h */
 } gwi_common_settings;
 
 /* The settings of this process, which the options set. */

@@ -6,6 +6,7 @@
 #include "gwi_terminal.h"
 
 #include "gw_clock.h"
+#include "gw_logs.h"
 #include "gw_model.h"
 #include "gw_process.h"
 #include "gw_render.h"
@@ -107,6 +108,17 @@ gw_status gwi_judge_model(const char *path, gw_model **ret_model, gw_verdict **r
 gw_status gwi_judge_shown(const char *path, gw_verdict **ret_verdict, gw_error *err)
 {
     return gwi_judge_model(path, NULL, ret_verdict, err);
+}
+
+gw_status gwi_refuse_text(const char *path, gw_status st, gw_error *err)
+{
+    gw_text command = {0};
+    if (st != GW_CORRUPT || !gw_log_is_text(path))
+        return st;
+    gw_add_explain(&command, false, path);
+    st = gw_fail(err, st, "%s is a text log; use %s", path, gw_text_str(&command));
+    gw_text_free(&command);
+    return st;
 }
 
 /* Write to stderr. A closed output is no reason to fail. */
@@ -292,7 +304,7 @@ gw_status gwi_judge_file(const char *file, const gwi_judge_how *how, gwi_judged 
     gw_status st = judge_how(how, ret_judged, err);
     if (st != GW_OK) {
         *ret_judged = (gwi_judged){0};
-        return st;
+        return gwi_refuse_text(file, st, err);
     }
     gw_verdict *verdict = ret_judged->verdict;
     free(verdict->recording);

@@ -1,6 +1,7 @@
 /* Print a command's manual as the text of --help. */
 #include "gwi_config_cmd.h"
 #include "gwi_manual.h"
+#include "gwi_terminal.h"
 
 #include "gw_exit.h"
 #include "gw_say.h"
@@ -25,6 +26,50 @@ static void add_about(const char *about, gw_text *text)
     }
 }
 
+const char *gwi_manual_section(const gwi_manual *page, const char *option)
+{
+    for (size_t i = 0; i < GWI_MANUAL_SECTIONS && page->sections[i].name != NULL; i++)
+        if (strcmp(page->sections[i].name, option) == 0)
+            return page->sections[i].meaning;
+    return NULL;
+}
+
+/* Append the options of the first group in their sections. `brief`: only those of page->brief. */
+static void add_sections(const gwi_manual *page, bool brief, gw_text *text)
+{
+    gw_text words = {0};
+    gw_text_addf(&words, " %s ", page->brief == NULL ? "" : page->brief);
+    for (size_t i = 0; i < page->group[0].count; i++) {
+        const gwi_option *option = &page->group[0].options[i];
+        const char *title = gwi_manual_section(page, option->name);
+        char word[64];
+        snprintf(word, sizeof word, " %s ", option->name);
+        if (brief && strstr(gw_text_str(&words), word) == NULL)
+            continue;
+        if (title != NULL)
+            gw_text_addf(text, "%s%s:\n", i == 0 ? "" : "\n", title);
+        gwi_options_add_rows(option, 1, text);
+    }
+    gw_text_free(&words);
+}
+
+/* Print the short help: the usage, the first sentence, and the most used options. */
+static int print_brief(const gwi_manual *page)
+{
+    gw_text text = {0}, about = {0};
+    const char *end = strstr(page->about, ". ");
+    gw_text_add(&about, page->about, end == NULL ? strlen(page->about) : (size_t)(end - page->about) + 1);
+    gw_text_addf(&text, "%s\n", page->usage);
+    add_about(gw_text_str(&about), &text);
+    add_sections(page, true, &text);
+    gw_text_addf(&text, "\nThe same with --help lists all %zu options, the exit statuses and examples.\n",
+                 page->group[0].count);
+    gw_put(gw_text_str(&text));
+    gw_text_free(&about);
+    gw_text_free(&text);
+    return GW_EXIT_OK;
+}
+
 static void add_groups(const gwi_manual *page, gw_text *text)
 {
     size_t common_count;
@@ -33,7 +78,10 @@ static void add_groups(const gwi_manual *page, gw_text *text)
     for (size_t i = 0; i < GWI_MANUAL_GROUPS && page->group[i].options != NULL; i++) {
         if (is_named)
             gw_text_addf(text, "%s:\n", page->group[i].name);
-        gwi_options_add_rows(page->group[i].options, page->group[i].count, text);
+        if (i == 0 && page->sections[0].name != NULL)
+            add_sections(page, false, text);
+        else
+            gwi_options_add_rows(page->group[i].options, page->group[i].count, text);
         gw_text_add_str(text, is_named ? "\n" : "");
     }
     if (is_named)
@@ -69,6 +117,8 @@ static void add_examples(const gwi_manual *page, gw_text *text)
 int gwi_manual_print(const gwi_manual *page)
 {
     gw_text text = {0};
+    if (gwi_common()->is_brief && page->brief != NULL)
+        return print_brief(page);
     gw_text_addf(&text, "%s\n", page->usage);
     add_about(page->about, &text);
     add_groups(page, &text);

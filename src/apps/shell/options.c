@@ -232,8 +232,10 @@ static gw_status take(const gwi_option *options, size_t count, void *fields, int
 {
     static char help[] = "--help";
     const char *ignored;
-    if (strcmp(argv[*index], "-h") == 0 && find(options, count, help, &ignored) != NULL)
+    if (strcmp(argv[*index], "-h") == 0 && find(options, count, help, &ignored) != NULL) {
         argv[*index] = help;
+        gwi_common()->is_brief = true;
+    }
     if (find(options, count, argv[*index], &ignored) == NULL && is_common(argv[*index]))
         return take_common(argc, argv, index, err);
     return take_from(options, count, fields, argc, argv, index, err);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 gwi_common_settings *gwi_common(void)
@@ -21,6 +22,9 @@ gw_status gwi_common_check(gw_error *err)
         return gw_fail(err, GW_USAGE, "--color %s: not auto, always or never", color);
     if (folder != NULL && !gw_config_is_valid(GW_CONFIG_TYPE_FOLDER, folder))
         return gw_fail(err, GW_USAGE, "--folder %s: expected %s", folder, gw_config_valid(GW_CONFIG_TYPE_FOLDER));
+    struct stat info;
+    if (folder != NULL && stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
+        return gw_fail(err, GW_USAGE, "--folder %s: is not a folder", folder);
     return GW_OK;
 }
 

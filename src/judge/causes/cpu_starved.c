@@ -1,6 +1,7 @@
 /* The program's threads did not get enough processor time. This is not a fault.
  *
  * Never established: this is advice, not the cause of a failure. */
+#include "gwi_alone.h"
 #include "gwi_machine.h"
 
 #include <inttypes.h>
@@ -57,9 +58,23 @@ static const gw_series *longest_wait(const gwi_case *c)
     return longest;
 }
 
+/* Return true if a lack of processor time may have to do with the end: the run was slow, it hung, or something ended it
+ * because it took too long. A failure that a call or an exception shows has another reason. */
+static bool may_matter(const gwi_case *c)
+{
+    if (!c->bad_end || c->hang.kind != GWI_HANG_NONE || c->stall.kind != GWI_STALL_NONE)
+        return true;
+    if (c->root != NULL)
+        return false;
+    bool has_reason = c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_GPU;
+    return (gwi_was_ended_from_outside(c) && !has_reason) || gwi_is_told(c, gwi_cause_of("slow-phase-timeout"));
+}
+
 static bool advise(const gwi_case *c, gw_string_list *advice)
 {
     bool good = true;
+    if (!may_matter(c))
+        return true;
     if (say_throttled(c, advice, &good))
         return good;
     const gw_series *wait = longest_wait(c);

@@ -1,7 +1,9 @@
 /* Determines which parts of a run were not observed, and whether the GPU can still be ruled out. */
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
+#include "gwi_log.h"
 #include "gwi_roots.h"
+#include "gwi_start.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -228,4 +230,66 @@ bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words
     gwi_rule_out(c, finding, GWI_OF_RUN, "the GPU (%s%s)", words,
                  c->handled == NULL ? "" : ", except for refused memory requests after which the program continued");
     return true;
+}
+
+/* ---- a run on the CPU ---- */
+
+/* True if a process has mapped a framework's CUDA build: the runtime library, or a package whose version says so. */
+static bool has_cuda_build(const gw_model *model)
+{
+    for (size_t i = 0; i < model->process_count; i++)
+        if (gw_libraries_find(&model->process[i].libraries, GW_LIBRARY_CUDART) != NULL)
+            return gw_model_framework(model) != GW_FRAMEWORK_RAW;
+    for (size_t i = 0; i < model->fact_count; i++) {
+        const gw_pair *fact = &model->fact[i];
+        if (fact->what == GW_FACT_PACKAGE && fact->value != NULL &&
+            (strstr(fact->value, "+cu") != NULL || gw_begins(fact->value, "jax-cuda")))
+            return true;
+    }
+    return false;
+}
+
+/* Return the first line of the output that shows that the program computed on the CPU, NULL if none does or a card is
+ * named. */
+static const gw_log_find *cpu_line(const gwi_case *c)
+{
+    const gw_log *log = c->model->stderr_facts.log;
+    return log != NULL && gwi_log_first(log, GW_SAYS_GPU_NAME) == NULL ? gwi_log_first(log, GW_SAYS_CPU_USED) : NULL;
+}
+
+/* True if the program ended well without a context, although its framework could use a GPU. */
+static bool is_build_unused(const gwi_case *c)
+{
+    return c->ended && !c->bad_end && gwi_is_whole(c->model) && has_cuda_build(c->model);
+}
+
+bool gwi_ran_on_cpu(const gwi_case *c)
+{
+    return !gwi_is_log(c) && !gwi_made_context(c->model) && gwi_unseen_driver(c->model) == NULL &&
+           (cpu_line(c) != NULL || is_build_unused(c));
+}
+
+bool gwi_advise_unused_gpu(const gwi_case *c, const char *cause, gw_string_list *advice)
+{
+    const char *mask = gwi_visible_devices(c);
+    const gw_log_find *line = cpu_line(c);
+    bool known, present = gwi_has_device_file(c, "nvidia0", &known);
+    if (!gwi_ran_on_cpu(c) || (cause != NULL && strcmp(cause, "no-device-visible") == 0))
+        return true;
+    gw_text text = {0};
+    gw_text_add_str(&text, "the program computed on the CPU: ");
+    if (line != NULL)
+        gw_text_addf(&text, "it printed \"%.160s\"", line->text);
+    else
+        gw_text_add_str(&text, "the framework is built for CUDA, but the program created no context on a GPU");
+    if (gwi_has_no_driver(c->model))
+        gw_text_add_str(&text, "; this machine has no GPU driver (libcuda.so.1)");
+    else if (present || c->model->is_virtual)
+        gw_text_add_str(&text, "; the machine has a GPU");
+    if (mask != NULL)
+        gw_text_addf(&text, "; CUDA_VISIBLE_DEVICES=\"%.200s\"", mask);
+    gw_text_add_str(&text, " (no-device-visible, if this was not intended)");
+    bool good = !text.failed && gwi_list_add(advice, gw_text_str(&text));
+    gw_text_free(&text);
+    return good;
 }

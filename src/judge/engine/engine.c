@@ -23,6 +23,7 @@
 #include "gwi_rehearsal.h"
 #include "gwi_run.h"
 #include "gwi_saved_ranks.h"
+#include "gwi_start.h"
 #include "gwi_whatif.h"
 
 #include <inttypes.h>
@@ -153,12 +154,19 @@ static bool is_replacement_unseen(const gwi_case *c)
     return false;
 }
 
+/* True if the virtual card refused what the CUDA runtime needs. Nothing that the program prints afterwards shows
+ * another cause. */
+static bool is_refused_by_card(const gwi_case *c)
+{
+    gwi_lacks lacks;
+    return gwi_find_lacks(c, &lacks) && lacks.private_tables;
+}
+
 /* Return the highest certainty that any cause may have, because what was not observed could contradict it. */
 static gw_certainty limit_of(const gwi_case *c)
 {
-    gwi_lacks lacks;
-    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
-    bool is_cut = no_runtime || !gwi_is_whole(c->model), is_blind = is_cut || gwi_unseen_driver(c->model) != NULL;
+    bool is_cut = is_refused_by_card(c) || !gwi_is_whole(c->model),
+         is_blind = is_cut || gwi_unseen_driver(c->model) != NULL;
     /* The program may have gone on after what failed, or replaced the process that failed. */
     bool may_go_on =
         c->model->truncated && c->model->command == NULL && (c->sticky == NULL || c->model->process_count > 1);
@@ -355,6 +363,9 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
     answer answers[GWI_CAUSE_COUNT];
     ask_all(c, answers);
     answer *best = best_of(answers);
+    bool is_refused = is_refused_by_card(c);
+    if (is_refused && best != NULL && best->certainty == GW_HYPOTHESIS)
+        best = NULL;
     bool good = true;
     if (best != NULL) {
         drop_explained(answers, best);
@@ -374,7 +385,7 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
         verdict->certainty = is_clean ? GW_SUPPORTED : GW_CERTAINTY_NONE;
         good = good && take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
-        good = good && add_alternatives(c, verdict, answers, NULL);
+        good = good && (is_refused || add_alternatives(c, verdict, answers, NULL));
     }
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
         gwi_finding_free(&answers[i].finding);
@@ -396,9 +407,7 @@ static bool add_hypotheses(const gwi_case *c, gw_verdict *verdict)
 static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
-    gwi_lacks lacks;
-    /* True even if the program ignored that the virtual card refused the private tables. */
-    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
+    bool no_runtime = is_refused_by_card(c); /* even if the program ignored it */
     bool unseen = gwi_unseen_driver(c->model) != NULL;
     if (unseen || no_runtime) {
         verdict->status = GW_VERDICT_UNDETERMINED;
@@ -472,7 +481,8 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
         return false;
     if (verdict->status == GW_VERDICT_CLEAN && !gwi_fill_leaks(c, verdict))
         return false;
-    if (!gwi_say_advice(c, verdict->status, &verdict->advice))
+    if (!gwi_advise_unused_gpu(c, verdict->cause, &verdict->advice) ||
+        !gwi_say_advice(c, verdict->status, &verdict->advice))
         return false;
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
         if (gwi_causes[i]->advise != NULL && !gwi_causes[i]->advise(c, &verdict->advice))

@@ -34,4 +34,10 @@ const gw_failure *gwi_doubtful_lookup(const gwi_case *c);
 /* Report the unobserved parts as evidence. */
 void gwi_say_unseen(const gwi_case *c, gwi_finding *finding);
 
+/* True if no process used a GPU, and the program's output or its framework shows that it could have used one. */
+bool gwi_ran_on_cpu(const gwi_case *c);
+/* If gwi_ran_on_cpu(), add advice with the reason, unless the verdict's `cause` is about this. Returns false if there
+ * is no memory. */
+bool gwi_advise_unused_gpu(const gwi_case *c, const char *cause, gw_string_list *advice);
+
 #endif

@@ -28,8 +28,9 @@ static uint64_t launches_of(const gw_model *model)
 
 void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 {
-    gwi_headline(finding, "no fault found%s",
-                 gwi_unseen(c->model, NULL) != NULL ? " in the processes that were observed" : "");
+    gwi_headline(finding, "no fault found%s%s",
+                 gwi_unseen(c->model, NULL) != NULL ? " in the processes that were observed" : "",
+                 gwi_ran_on_cpu(c) ? ", but the program computed on the CPU" : "");
     gwi_say_unseen(c, finding);
     bool used = false;
     for (size_t i = 0; i < c->model->process_count; i++) {
@@ -72,7 +73,7 @@ static const char *how_to_see(const gw_model *model)
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 {
     bool is_partly = gwi_observed_count(c->model) > 0, has_unseen = gwi_unseen(c->model, NULL) != NULL;
-    gwi_headline(finding, "the program ended normally; %s%s",
+    gwi_headline(finding, "the program ended normally%s; %s%s", gwi_ran_on_cpu(c) ? ", but computed on the CPU" : "",
                  is_partly ? "parts of the recording are missing" : "no CUDA driver call was observed",
                  has_unseen ? ", and part of the run was not observed" : "");
     gwi_say_unseen(c, finding);
@@ -147,6 +148,8 @@ static void say_lacks(const gwi_lacks *lacks, gwi_finding *finding)
                               "virtual card only runs programs that use the driver API: the program is not at fault");
         gwi_evidence(finding, lacks->t_ns, "driver", "the virtual card refused cuGetExportTable");
         gwi_next(finding, "Run it on a real GPU (--gpu real), or test the part that uses the driver API");
+        gwi_next(finding, "Without a GPU: gpuwhy explain LOG explains the output of a run elsewhere, gpuwhy doctor -- "
+                          "python checks this machine, gpuwhy lab has programs that run on the virtual card");
     } else {
         gwi_headline(
             finding,
@@ -674,7 +677,7 @@ bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list 
         for (size_t i = 0; i < c->model->process_count && good; i++)
             good =
                 advise_reuse(c, &c->model->process[i], advice) && gwi_advise_peak(c, c->model->process[i].pid, advice);
-        good = good && gwi_advise_unused_gpu(c, advice) && gwi_advise_order(c, advice);
+        good = good && gwi_advise_order(c, advice);
     }
     return good && advise_hangs(c, advice) && advise_handled(c, advice) && gwi_advise_family(c, status, advice) &&
            advise_sleep(c, advice) && advise_losses(c, advice);

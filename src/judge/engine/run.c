@@ -1,4 +1,5 @@
 /* Sets what a verdict says about the run itself, by which the recordings of one job are put in order. */
+#include "gwi_alone.h"
 #include "gwi_cut.h"
 #include "gwi_family.h"
 #include "gwi_run.h"
@@ -141,12 +142,28 @@ static void find_sha256(const gw_model *model, gw_where *where)
     }
 }
 
+/* True if the user pressed Ctrl-C in the program's terminal, that ended the program, and nothing else is known to be
+ * wrong: no hang, no failure, and no work that the program never waits for. */
+static bool is_interrupt(const gwi_case *c, const gw_verdict *verdict)
+{
+    enum { INTERRUPT = 2, TIDY_UP_S = 30 };
+    gw_fact_stop stop;
+    const gw_pair *pair = gw_model_fact(c->model, GW_FACT_STOP_SIGNAL);
+    if (pair == NULL || verdict->cause == NULL || strcmp(verdict->cause, "killed-by-scheduler-or-user") != 0)
+        return false;
+    gw_fact_stop_read(gw_fact_text_of(pair->value), &stop);
+    return stop.signal == INTERRUPT && !stop.has_pid && gw_fact_text_is(stop.from, "the terminal") &&
+           stop.early_s < TIDY_UP_S && verdict->certainty >= GW_SUPPORTED && verdict->alternative_count == 0 &&
+           c->root == NULL && !verdict->is_hang && !gwi_is_any_alone(c);
+}
+
 bool gwi_fill_run(const gwi_case *c, gw_verdict *verdict)
 {
     const gw_model *model = c->model;
     gw_verdict_run *run = &verdict->run;
     uint64_t error_us, synchronised = 0;
     run->owner = model->owner;
+    verdict->is_interrupt = is_interrupt(c, verdict);
     if (verdict->where != NULL)
         find_sha256(model, verdict->where);
     run->has_start = meta_number(model, "start_realtime_ns", &run->start_realtime_ns);

@@ -16,7 +16,7 @@ enum { SAID_MAX = 3 };
  * programs wait longer to synchronise. */
 static const uint64_t long_ns = 5000000000u;
 
-static bool was_ended_from_outside(const gwi_case *c)
+bool gwi_was_ended_from_outside(const gwi_case *c)
 {
     enum { OF_TIMEOUT = 124, OF_SIGNAL = 128 }; /* exit status of timeout(1); a shell adds 128 to a signal's number */
     int signal = 0;
@@ -30,7 +30,7 @@ static bool was_ended_from_outside(const gwi_case *c)
 
 bool gwi_alone_matters(const gwi_case *c)
 {
-    return c->process != NULL && c->root == NULL && (!c->ended || was_ended_from_outside(c));
+    return c->process != NULL && c->root == NULL && (!c->ended || gwi_was_ended_from_outside(c));
 }
 
 /* Return the time at which the process ended. If it still runs, return the latest time at which it was observed. */

@@ -4,6 +4,8 @@
 
 #include "gwi_cause.h"
 
+/* True if a signal that others send ended the program, or its exit status stands for one, or for timeout(1). */
+bool gwi_was_ended_from_outside(const gwi_case *c);
 /* True if a stream that the program never waited for may explain the end. The run has not ended, or it was ended
  * from outside without a failed driver call. */
 bool gwi_alone_matters(const gwi_case *c);

@@ -40,8 +40,7 @@ bool gwi_has_device_file(const gwi_case *c, const char *name, bool *ret_known);
 /* Return CUDA_VISIBLE_DEVICES, which limits the devices that the program can use. Returns NULL if it is not set. */
 const char *gwi_visible_devices(const gwi_case *c);
 
-/* For a clean run: add advice if the framework could use the machine's GPU, but the program did not. Returns false if
- * there is no memory. */
-bool gwi_advise_unused_gpu(const gwi_case *c, gw_string_list *advice);
+/* True if a process of the run created a context. */
+bool gwi_made_context(const gw_model *model);
 
 #endif

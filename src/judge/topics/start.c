@@ -211,7 +211,7 @@ const char *gwi_visible_devices(const gwi_case *c)
     return gw_model_meta(c->model, "env.CUDA_VISIBLE_DEVICES");
 }
 
-static bool made_context(const gw_model *model)
+bool gwi_made_context(const gw_model *model)
 {
     for (size_t i = 0; i < model->process_count; i++) {
         for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
@@ -220,21 +220,4 @@ static bool made_context(const gw_model *model)
         }
     }
     return false;
-}
-
-bool gwi_advise_unused_gpu(const gwi_case *c, gw_string_list *advice)
-{
-    const char *mask = gwi_visible_devices(c);
-    bool known, present = gwi_has_device_file(c, "nvidia0", &known), cuda_build = false;
-    char text[512];
-    for (size_t i = 0; i < c->model->process_count; i++)
-        cuda_build = cuda_build || gw_libraries_find(&c->model->process[i].libraries, GW_LIBRARY_CUDART) != NULL;
-    if (gw_model_framework(c->model) == GW_FRAMEWORK_RAW || !cuda_build || made_context(c->model) ||
-        !(present || c->model->is_virtual))
-        return true;
-    snprintf(text, sizeof text,
-             "the framework is built for CUDA and the machine has a GPU, but the program created no context on it: it "
-             "ran on the CPU%s%.200s%s (no-device-visible, if this was not intended)",
-             mask != NULL ? "; CUDA_VISIBLE_DEVICES=\"" : "", mask != NULL ? mask : "", mask != NULL ? "\"" : "");
-    return gwi_list_add(advice, text);
 }

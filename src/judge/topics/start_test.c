@@ -300,8 +300,8 @@ GW_TEST(test_a_gpu_that_nobody_used_is_advice)
 {
     cpu_run("nvidia0 nvidiactl", RUNTIME_13);
     advised(true);
-    cpu_run("", RUNTIME_13); /* the machine has no GPU */
-    advised(false);
+    cpu_run("", RUNTIME_13); /* the machine has no GPU: it was not used, either */
+    advised(true);
     cpu_run("nvidia0 nvidiactl", NULL); /* the framework is built for the CPU */
     advised(false);
     open_with_driver(13000); /* the program used the GPU */

@@ -25,7 +25,10 @@ static int find_program(gw_supervisor *run)
     gw_status st = gwi_program_find(run->argv, &run->program, &err);
     if (st == GW_OK)
         return GW_EXIT_OK;
-    gw_say("%s", err.text);
+    gw_text meant = {0};
+    gwi_program_meant(run->argv, run->options.rehearse ? "gpuwhy rehearse --" : "gpuwhy run --", &meant);
+    gw_say("%s%s", err.text, gw_text_str(&meant));
+    gw_text_free(&meant);
     return st == GW_MISSING ? GW_EXIT_NOT_FOUND : GW_EXIT_CANNOT_RUN;
 }
 
@@ -47,8 +50,10 @@ static int open_doors(gw_supervisor *run)
     if (strcmp(run->doors.closed_why, "no driver") != 0)
         gw_say("GPU calls are not recorded: %s", err.text);
     else if (!run->options.quiet)
-        gw_say("this machine has no GPU driver (libcuda.so.1), so GPU calls cannot be recorded; to try gpuwhy "
-               "without a GPU: gpuwhy run --gpu virtual:h200 -- program");
+        gw_say("this machine has no GPU driver (libcuda.so.1), so GPU calls cannot be recorded; %s",
+               run->program.needs_driver && !run->program.needs_runtime
+                   ? "to run the program without a GPU: gpuwhy run --gpu virtual:h200 -- program"
+                   : "without a GPU, see gpuwhy explain LOG, gpuwhy doctor -- python, gpuwhy lab");
     return GW_EXIT_OK;
 }
 

@@ -214,7 +214,8 @@ static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *
     for (size_t pass = 0; pass < sizeof order / sizeof order[0]; pass++) {
         for (size_t i = 0; i < verdict->evidence_count; i++) {
             const gw_evidence *evidence = &verdict->evidence[i];
-            if (evidence->weight != order[pass])
+            bool is_said = verdict->headline != NULL && strstr(verdict->headline, evidence->text) != NULL;
+            if (evidence->weight != order[pass] || is_said)
                 continue;
             gw_text line = {0};
             if (evidence->has_time)

@@ -76,6 +76,20 @@ GW_TEST(a_verdict_reads_as_designed)
     assert_string_equal(rendered(&verdict, &(gw_render_style){.width = 80}), wanted);
 }
 
+GW_TEST(a_headline_is_not_repeated)
+{
+    static gw_evidence said[] = {{.text = (char *)"no CUDA driver call was observed", .source = "driver"},
+                                 {.text = (char *)"the program exited with status 1", .source = "exit"}};
+    gw_verdict verdict = sample();
+    verdict.headline = (char *)"the program raised an exception; no CUDA driver call was observed";
+    verdict.evidence = said;
+    const char *text = rendered(&verdict, &(gw_render_style){.width = 200, .all = true});
+    const char *first = strstr(text, said[0].text);
+    assert_non_null(first);
+    assert_null(strstr(first + 1, said[0].text));
+    assert_non_null(strstr(text, said[1].text));
+}
+
 GW_TEST(a_message_is_short_and_cut_after_a_line)
 {
     gw_verdict verdict = sample();

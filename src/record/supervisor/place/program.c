@@ -173,9 +173,9 @@ static bool is_sanitizer(const char *soname)
     return false;
 }
 
-/* Find the sanitizer's runtime library, if the program needs one. The program does not start if another library is
- * loaded before it. */
-static void find_sanitizer(const elf_file *image, gwi_program *program)
+/* Find what the program is linked with: a sanitizer's runtime library (the program does not start if another library is
+ * loaded before it), the driver, and the CUDA runtime. */
+static void find_needed(const elf_file *image, gwi_program *program)
 {
     size_t count;
     const Elf64_Dyn *entry = dynamic_entries(image, &count);
@@ -191,8 +191,13 @@ static void find_sanitizer(const elf_file *image, gwi_program *program)
         return;
     for (size_t i = 0; i < count; i++) {
         const char *soname = (const char *)image->data + strings + entry[i].d_un.d_val;
-        if (entry[i].d_tag == DT_NEEDED && entry[i].d_un.d_val < string_bytes && is_sanitizer(soname))
+        if (entry[i].d_tag != DT_NEEDED || entry[i].d_un.d_val >= string_bytes)
+            continue;
+        if (is_sanitizer(soname))
             snprintf(program->sanitizer, sizeof program->sanitizer, "%s", soname);
+        program->needs_driver = program->needs_driver || gw_begins(soname, "libcuda.so");
+        program->needs_runtime = program->needs_runtime || gw_begins(soname, "libcudart.so") ||
+                                 gw_begins(soname, "libtorch") || gw_begins(soname, "libtensorflow");
     }
 }
 
@@ -205,7 +210,7 @@ static void look_into_elf(const elf_file *image, gwi_program *program)
     if (image->bytes < sizeof(Elf64_Ehdr))
         return;
     program->is_static = is_static(image);
-    find_sanitizer(image, program);
+    find_needed(image, program);
 }
 
 static bool is_privileged(const char *path)
@@ -253,4 +258,27 @@ gw_status gwi_program_find(char *const *argv, gwi_program *ret_program, gw_error
     if (st == GW_OK)
         look_into(ret_program->path, ret_program, 0);
     return st;
+}
+
+void gwi_program_meant(char *const *argv, const char *command, gw_text *text)
+{
+    struct stat info;
+    char start[64] = "";
+    const char *name = argv[0];
+    int fd = stat(name, &info) == 0 && S_ISREG(info.st_mode) ? open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (fd < 0)
+        return;
+    bool is_script = read(fd, start, sizeof start - 1) > 2 && gw_begins(start, "#!");
+    close(fd);
+    start[strcspn(start, "\n")] = '\0';
+    bool is_here = !gw_ends_with(name, ".sh") && !is_script;
+    if (gw_ends_with(name, ".py") || (is_script && strstr(start, "python") != NULL))
+        gw_text_addf(text, "; %s is a Python script: %s python3", name, command);
+    else if (!is_here)
+        gw_text_addf(text, "; %s is a script: %s sh", name, command);
+    else if (strchr(name, '/') == NULL && access(name, X_OK) == 0)
+        gw_text_addf(text, "; this folder has it: %s", command);
+    else
+        return;
+    gw_add_shell_words(text, argv, is_here && !gw_ends_with(name, ".py") ? "./" : "");
 }
