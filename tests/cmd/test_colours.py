@@ -74,7 +74,7 @@ class Colours(Screen):
     def test_options_before_the_word_of_a_command_and_short_help(self):
         for words in ["jupyter", "--color", "never", "list"], ["lab", "--no-pager", "list"], ["--color=never", "lab", "list"]:
             self.assertNotIn(b"gpuwhy: ", self.plain(*words), words)
-        for command in "run", "explain", "causes", "history", "watch", "who", "jupyter", "lab", "doctor", "fit":
+        for command in "explain", "causes", "history", "watch", "who", "jupyter", "lab", "doctor", "fit":
             self.assertEqual(self.plain(command, "-h"), self.plain(command, "--help"), command)
             self.assertIn(f"gpuwhy {command}".encode(), self.plain(command, "-h"))
 

@@ -29,10 +29,11 @@ class Places(Case):
         self.assertEqual((observed.returncode, observed.stdout), (2, b""))
         self.assertEqual(path.read_text(), "precious")
 
-    def test_an_unwritable_place_stops_nobody(self):
-        plain, observed = self.run_both("sh", "-c", "echo ran; exit 3", options=["-o", "/proc/none/x.gpuwhy"])
-        self.assertEqual((plain.returncode, plain.stdout), (observed.returncode, observed.stdout))
-        self.assertIn(b"/proc/none/x.gpuwhy", observed.stderr)
+    def test_an_unwritable_place_of_an_option_is_refused(self):
+        """A place of the configuration stops nobody; see test_config.py."""
+        _, observed = self.run_both("sh", "-c", "echo ran; exit 3", options=["-o", "/proc/none/x.gpuwhy"])
+        self.assertEqual((observed.returncode, observed.stdout), (2, b""))
+        self.assertIn(b"-o /proc/none/x.gpuwhy: ", observed.stderr)
 
     def test_no_home_stops_nobody(self):
         for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "HOME"):

@@ -215,26 +215,6 @@ static gw_status open_existing(gwi_output *output, gw_error *err)
     return fcntl(fd, F_SETFL, 0) == 0 ? GW_OK : fail_errno(err); /* a stream needs writes that wait */
 }
 
-/* Check that a file can be created in the folder. The supervisor creates the folder and its parents. */
-static gw_status check_folder(const char *path, gw_error *err)
-{
-    gw_path at, up;
-    struct stat info;
-    gw_status st = gw_path_format(at, err, "%s", path);
-    while (st == GW_OK && stat(at, &info) != 0) {
-        size_t bytes = strlen(at);
-        if (errno != ENOENT)
-            return fail_errno(err);
-        while (bytes > 1 && at[bytes - 1] == '/')
-            at[--bytes] = '\0';
-        st = parent_of(at, up, err);
-        memcpy(at, up, sizeof at);
-    }
-    if (st == GW_OK && !S_ISDIR(info.st_mode))
-        return gw_fail(err, GW_USAGE, "%s: %s", at, strerror(ENOTDIR));
-    return st != GW_OK || access(at, W_OK | X_OK) == 0 ? st : fail_errno(err);
-}
-
 /* A new file is created only when it is written. Creating another one shows that the folder allows it. */
 static gw_status open_new(gwi_output *output, gw_error *err)
 {
@@ -251,16 +231,44 @@ static gw_status open_new(gwi_output *output, gw_error *err)
     return close(fd) == 0 ? GW_OK : fail_errno(err);
 }
 
-/* A full disk is no reason to refuse: the recording is then only used for the verdict. */
+/* Store the nearest folder above `path` that exists. The supervisor makes the others. */
+static gw_status find_above(const char *path, gw_path ret_folder, gw_error *err)
+{
+    gw_path at;
+    struct stat info;
+    gw_status st = gw_path_format(at, err, "%s", path);
+    while (st == GW_OK && stat(at, &info) != 0) {
+        if (errno != ENOENT)
+            return fail_errno(err);
+        for (size_t end = strlen(at); end > 1 && at[end - 1] == '/'; end--)
+            at[end - 1] = '\0';
+        st = parent_of(at, ret_folder, err);
+        memcpy(at, ret_folder, sizeof at);
+    }
+    if (st == GW_OK && !S_ISDIR(info.st_mode))
+        return gw_fail(err, GW_USAGE, "%s: %s", at, strerror(ENOTDIR));
+    return st == GW_OK ? gw_path_format(ret_folder, err, "%s", at) : st;
+}
+
+/* Check that the supervisor can create the recording, or the folder and a file in it. */
 static gw_status check_recording(gwi_output *output, gw_error *err)
 {
+    gw_path folder;
     bool is_folder = output->existed && S_ISDIR(output->before.st_mode);
     if (output->existed && !is_folder)
         return gw_fail(err, GW_USAGE, "already exists; a recording is never overwritten");
-    if (output->path[0] != '\0' && (is_folder || names_folder(output->path)))
-        return check_folder(output->path, err);
-    gw_status st = open_new(output, err);
-    return st == GW_OK || (errno != ENOSPC && errno != EDQUOT) ? st : GW_OK;
+    if (!is_folder && (output->path[0] == '\0' || !names_folder(output->path)))
+        return open_new(output, err);
+    gw_status st = find_above(output->path, folder, err);
+    if (st == GW_OK)
+        st = gw_path_format(output->real, err, "%s/.", folder);
+    int fd = st == GW_OK ? make_beside(output, folder, err) : -1;
+    if (fd < 0)
+        return GW_IO;
+    (void)unlink(folder);
+    if (find_new(output->path, output->real, NULL) != GW_OK)
+        output->real[0] = '\0'; /* no other output can be there */
+    return close(fd) == 0 ? GW_OK : fail_errno(err);
 }
 
 static gw_status open_one(gwi_output *output, gw_error *err)
@@ -271,8 +279,11 @@ static gw_status open_one(gwi_output *output, gw_error *err)
         return open_descriptor(output, number, err);
     output->existed = stat(output->path, &output->before) == 0;
     int why = errno;
-    if (output->kind == GWI_OUTPUT_RECORDING && (output->existed || why == ENOENT))
-        return check_recording(output, err);
+    if (output->kind == GWI_OUTPUT_RECORDING && (output->existed || why == ENOENT)) {
+        errno = 0;
+        gw_status st = check_recording(output, err);
+        return errno == ENOSPC || errno == EDQUOT ? GW_OK : st; /* the recording is then only used for the verdict */
+    }
     if (output->kind == GWI_OUTPUT_REPLACED && lstat(output->path, &link) == 0 && S_ISLNK(link.st_mode))
         return gw_fail(err, GW_USAGE, "is a link, and would be replaced by a file");
     if (output->existed)
