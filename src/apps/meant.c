@@ -86,7 +86,7 @@ int gwi_meant(int argc, char **argv)
     else if (is_program(word))
         gw_say("%s is not a command, but a program; to run it: gpuwhy run --%s", word, gw_text_str(&words));
     else if (is_file(word) && gw_ends_with(word, ".py"))
-        gw_say("%s is not a command, but a file; to run it: gpuwhy run -- python%s", word, gw_text_str(&words));
+        gw_say("%s is not a command, but a file; to run it: gpuwhy run -- python3%s", word, gw_text_str(&words));
     else if (access(word, F_OK) == 0)
         gw_say("%s is not a command, but a file; to explain it: gpuwhy explain%s", word, gw_text_str(&words));
     else if (is_question(word))

@@ -1,5 +1,6 @@
 """Which parts of a run were observed: children without the hook, a run inside a run, a machine without a driver."""
 import json
+import pathlib
 import subprocess
 import sys
 import threading
@@ -119,3 +120,16 @@ class Coverage(PythonCase):
         done, verdict = self.run_it("import os; os._exit(4)", gpu="real")
         self.assertEqual((done.returncode, verdict["status"]), (4, "undetermined"))
         self.assert_claims_nothing(verdict)
+        # The virtual card is only named to a program that can run on it.
+        self.assertNotIn("virtual:", done.stderr)
+        self.assertIn("gpuwhy explain LOG, gpuwhy doctor -- python, gpuwhy lab", done.stderr.splitlines()[0])
+        cnn = pathlib.Path(GPUWHY).parent / "examples" / "cnn"
+        done = self.run_gpuwhy("run", "--no-history", "--", cnn, "--batch", "8")
+        self.assertIn(b"gpuwhy run --gpu virtual:h200 -- program", done.stderr.splitlines()[0])
+        # Each ending says that the program did without the GPU. Once is enough for what no screen may repeat.
+        warning = "import sys; print('UserWarning: CUDA initialization: Found no NVIDIA driver', file=sys.stderr); sys.exit(%d)"
+        for status in (0, 3):
+            done, verdict = self.run_it(warning % status, gpu="real")
+            said = [verdict["headline"], *verdict["advice"], *verdict["next"]]
+            self.assertTrue(any("on the CPU" in text or "no GPU" in text for text in said), said)
+            self.assertLessEqual(done.stderr.count("no CUDA driver call"), 1, done.stderr)

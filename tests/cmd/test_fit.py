@@ -267,7 +267,9 @@ class Fit(Case):
         said, alive = self.left("rehearse", "--gpu", GPU)
         self.assertEqual(alive, [])
         self.assertRegex(said, r"left 1 process behind, which was ended: .*python.* \(pid [0-9]+\)")
-        self.assertEqual(self.left("fit", "--gpu", GPU, "--max", 2, "--jobs", 1, "--memory", "1GiB")[1], [])
+        said, alive = self.left("fit", "--gpu", GPU, "--max", 2, "--jobs", 1, "--memory", "1GiB")
+        self.assertEqual(alive, [])
+        self.assertRegex(said, r"the trials left [0-9]+ processes behind, which were ended: .*python.* \(pid [0-9]+\), ")
         said, alive = self.left("run", "--gpu", GPU, "--quiet")  # its twin: a program's own daemon stays
         self.assertEqual(len(alive), 1, said)
 

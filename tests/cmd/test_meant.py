@@ -79,7 +79,8 @@ class Meant(Case):
 
     def test_a_script_without_a_mode(self):
         (self.folder / "train.py").write_text("print(1)\n")
-        self.assertIn("gpuwhy run -- python train.py --epochs 3", self.says("train.py", "--epochs", "3"))
+        self.assertIn("gpuwhy run -- python3 train.py --epochs 3", self.says("train.py", "--epochs", "3"))
+        self.assertIn("gpuwhy run -- python3 train.py", self.says("explain", "train.py"))
 
     def test_a_script_after_run(self):
         """The status is a shell's, and the line has the command that was meant."""

@@ -212,9 +212,10 @@ class Refused(OutputCase):
                     self.assertTrue(done.stderr.startswith(f"gpuwhy: {command}: {name} {given}".encode()), what)
                     self.assertRegex(done.stderr.decode(), reason + "|already exists|not a folder|Not a directory")
                     self.assertEqual(state_of(self.folder), before, what)
-        for path in ("new/", "new/below/", "file"):
-            done = self.run_gpuwhy(*RUN, "-o", path, *PROGRAM)
-            self.assertEqual(done.returncode, 3, done.stderr)
+        for words in (["-o", "new/"], ["-o", "new/below/"], ["-o", "file"], ["--folder", self.folder / "a" / "b" / "c"]):
+            done = self.run_gpuwhy(*RUN, *words, *PROGRAM)
+            self.assertEqual((done.returncode, b"not be saved" in done.stderr), (3, False), done.stderr)
+        self.refuse_words(b"No such file or directory", *RUN, "-o", "none/below/", *PROGRAM)
 
     def test_inputs(self):
         """Options that name a file or folder to read. One line with the path; nothing is made."""

@@ -491,6 +491,15 @@ const gwi_manual gwi_manual_explain = {
                  {"gpuwhy explain 700", "what an error code can mean, and how to find out"}},
     .see_also = "run causes report diff"};
 
+static int refuse_script(const char *path)
+{
+    gw_text word = {0};
+    gw_add_shell_word(&word, path);
+    gw_say("explain: %s is a Python script; to run it: gpuwhy run -- python3 %s", path, gw_text_str(&word));
+    gw_text_free(&word);
+    return GW_EXIT_USAGE;
+}
+
 static int explain_what(int words, char **argv, const explain_options *options)
 {
     gw_error err = {0};
@@ -508,6 +517,8 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return explain_message(options->message, options);
     if (is_slurm)
         return explain_slurm(argv[1], options);
+    if (words == 1 && gw_ends_with(argv[1], ".py") && !is_missing(argv[1]))
+        return refuse_script(argv[1]);
     if (options->cell == NULL && explain_words(argv + 1, words, options, &status))
         return status;
     if (options->cell == NULL && explain_by_kind(argv + 1, words, options, &status))

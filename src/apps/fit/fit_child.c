@@ -316,7 +316,7 @@ static gwi_fit_trial *ended(gwi_fit *fit)
         fit->running_count--;
         end_left(fit);
         trial->seconds = (double)(gw_monotonic_ns() - trial->started_ns) / 1e9;
-        gwi_fit_read(trial, status);
+        gwi_fit_read(fit, trial, status);
         gwi_fit_measure(fit, trial);
         remove_files(trial);
         return trial;

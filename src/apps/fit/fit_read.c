@@ -3,6 +3,7 @@
 #include "gwi_fit_state.h"
 
 #include "gw_exit.h"
+#include "gw_supervisor.h"
 #include "gw_text.h"
 
 #include <errno.h>
@@ -121,7 +122,22 @@ static void read_card(gwi_fit_trial *trial, json_object *root)
     trial->card = name == NULL ? NULL : strdup(name);
 }
 
-void gwi_fit_read(gwi_fit_trial *trial, int status)
+/* Take over what a rehearsal has ended: "the program left 1 process behind, which was ended: sleep (pid 7)". */
+static void read_left_behind(gwi_fit *fit, json_object *root)
+{
+    json_object *evidence = gw_json_member(root, "evidence");
+    size_t count = json_object_is_type(evidence, json_type_array) ? (size_t)json_object_array_length(evidence) : 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *text = gw_json_member_text(json_object_array_get_idx(evidence, i), "text");
+        const char *names = text != NULL && gw_begins(text, GW_LEFT_BEHIND) ? strstr(text, ": ") : NULL;
+        if (names == NULL)
+            continue;
+        fit->ended_count += strtoul(text + strlen(GW_LEFT_BEHIND), NULL, 10);
+        gw_text_addf(&fit->ended_names, "%s%s", fit->ended_names.bytes == 0 ? "" : ", ", names + 2);
+    }
+}
+
+void gwi_fit_read(gwi_fit *fit, gwi_fit_trial *trial, int status)
 {
     gw_path path;
     trial->fit = GW_FIT_UNKNOWN;
@@ -140,5 +156,6 @@ void gwi_fit_read(gwi_fit_trial *trial, int status)
     else if (trial->why == NULL)
         set_why(trial, gw_json_member_text(root, "headline"));
     read_card(trial, root);
+    read_left_behind(fit, root);
     json_object_put(root);
 }

@@ -79,7 +79,7 @@ typedef struct gwi_fit {
     gwi_fit_trial **trial; /* owned, each of them, too; in the order in which they were started */
     size_t trial_count, trial_capacity, running_count;
     gwi_temporary folder;
-    size_t ended_count;  /* processes that real runs had left behind, and that we ended */
+    size_t ended_count;  /* processes that the trials had left behind, and that were ended */
     gw_text ended_names; /* owned */
     sigset_t old_mask;
     int signal_fd;
@@ -131,8 +131,8 @@ size_t gwi_fit_fastest(const gwi_fit *fit);
 
 /* ---- results (fit_read.c, fit_text.c, fit_json.c) ---- */
 
-/* Read what a trial has left: fills `fit` and the other results. `status` is from waitpid(). */
-void gwi_fit_read(gwi_fit_trial *trial, int status);
+/* Read what a trial has left: fills its `fit` and the other results. `status` is from waitpid(). */
+void gwi_fit_read(gwi_fit *fit, gwi_fit_trial *trial, int status);
 /* Add the answer, the tables and the chart. */
 void gwi_fit_text(const gwi_fit *fit, gw_text *text);
 /* Add the answer in one line, as for the list of runs. */

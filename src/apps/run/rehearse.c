@@ -86,7 +86,13 @@ static int rehearse(const rehearse_options *options, uint64_t memory_bytes, cons
         free((*ret_verdict)->recording);
         (*ret_verdict)->recording = strdup(recording);
     }
-    gw_supervisor_leave(run);
+    gw_text left_behind = {0};
+    gw_supervisor_leave(run, &left_behind);
+    if (left_behind.bytes > 0)
+        gw_say("rehearse: %s", gw_text_str(&left_behind));
+    if (left_behind.bytes > 0 && st == GW_OK)
+        (void)!gw_verdict_add_evidence(*ret_verdict, "exit", gw_text_str(&left_behind));
+    gw_text_free(&left_behind);
     return status;
 }
 

@@ -516,7 +516,8 @@ int gwi_cmd_run(int argc, char **argv)
                    .wait_s_max = GWI_OUTPUT_WAIT_S}};
     if (options.output == NULL && gwi_common()->folder != NULL &&
         gw_path_format(folder, NULL, "%s/", gwi_common()->folder) == GW_OK && folder[0] == '/')
-        output[RECORDING] = (gwi_output){.option = "--folder", .path = folder, .kind = GWI_OUTPUT_RECORDING};
+        output[RECORDING] =
+            (gwi_output){.option = "--folder", .path = folder, .kind = GWI_OUTPUT_RECORDING, .makes_parents = true};
     if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK ||
         gwi_outputs_open(output, OUTPUT_COUNT, program, 1, &err) != GW_OK) {
         gwi_attempts_free(&attempts);

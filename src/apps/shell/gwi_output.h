@@ -40,6 +40,7 @@ typedef struct gwi_output {
     gwi_output_kind kind;
     unsigned mode;       /* of a new file, before the umask; 0: 0600 */
     bool may_be_stdout;  /* "-" is standard output */
+    bool makes_parents;  /* of a recording: its folder is made with all folders above it */
     const char *beside;  /* static: the ending to add to the name of the new recording, the first output, if both name
                             the same file; NULL: refuse */
     unsigned wait_s_max; /* how long to wait for a pipe's reader that takes nothing; 0: no limit */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -231,14 +232,14 @@ static gw_status open_new(gwi_output *output, gw_error *err)
     return close(fd) == 0 ? GW_OK : fail_errno(err);
 }
 
-/* Store the nearest folder above `path` that exists. The supervisor makes the others. */
-static gw_status find_above(const char *path, gw_path ret_folder, gw_error *err)
+/* Store the nearest folder that exists, at most `levels` above `path`. The supervisor makes the others. */
+static gw_status find_above(const char *path, unsigned levels, gw_path ret_folder, gw_error *err)
 {
     gw_path at;
     struct stat info;
     gw_status st = gw_path_format(at, err, "%s", path);
     while (st == GW_OK && stat(at, &info) != 0) {
-        if (errno != ENOENT)
+        if (errno != ENOENT || levels-- == 0)
             return fail_errno(err);
         for (size_t end = strlen(at); end > 1 && at[end - 1] == '/'; end--)
             at[end - 1] = '\0';
@@ -259,7 +260,7 @@ static gw_status check_recording(gwi_output *output, gw_error *err)
         return gw_fail(err, GW_USAGE, "already exists; a recording is never overwritten");
     if (!is_folder && (output->path[0] == '\0' || !names_folder(output->path)))
         return open_new(output, err);
-    gw_status st = find_above(output->path, folder, err);
+    gw_status st = find_above(output->path, output->makes_parents ? UINT_MAX : 1, folder, err);
     if (st == GW_OK)
         st = gw_path_format(output->real, err, "%s/.", folder);
     int fd = st == GW_OK ? make_beside(output, folder, err) : -1;

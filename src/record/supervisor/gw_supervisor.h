@@ -10,6 +10,7 @@
 #include "gw_aside.h"
 #include "gw_place.h"
 #include "gw_run_options.h"
+#include "gw_text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,8 +31,11 @@ void gw_supervisor_close(gw_supervisor *run);
 /* Clean up, free `run`, which may be NULL, and end this process with an exit status or signal, as from waitpid(). */
 _Noreturn void gw_supervisor_end(gw_supervisor *run, int status);
 
-/* Clean up and free `run`, and return to the caller. */
-void gw_supervisor_leave(gw_supervisor *run);
+/* How the sentence about processes that a rehearsed program has left behind begins; their number follows. */
+#define GW_LEFT_BEHIND "the program left "
+/* Clean up and free `run`, and return to the caller. If processes that a rehearsed program had left behind were ended,
+ * append a sentence that names them. */
+void gw_supervisor_leave(gw_supervisor *run, gw_text *left_behind);
 /* ---- several attempts (attempt.c) ----
  *
  * After gw_supervisor_close(), gw_supervisor_next() may take the place of gw_supervisor_end(): it starts the program

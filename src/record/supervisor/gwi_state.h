@@ -138,8 +138,9 @@ GW_MUST_CHECK gw_status gwi_rehearsal_check(const gw_run_options *options, gw_er
 int gwi_rehearsal_possible(const gw_supervisor *run);
 /* Before the program is started: what a rehearsed program starts shall be ended with it. */
 void gwi_rehearsal_begin(const gw_run_options *options);
-/* When the recording is complete: end the processes that a rehearsed program has left behind, and say so. */
-void gwi_rehearsal_end(const gw_run_options *options);
+/* When the recording is complete: end the processes that a rehearsed program has left behind, and append a sentence
+ * that names them. */
+void gwi_rehearsal_end(const gw_run_options *options, gw_text *left_behind);
 /* End the rehearsed program if enough is known. */
 void gwi_rehearsal_look(gw_supervisor *run);
 typedef struct gwi_setting {

@@ -85,13 +85,14 @@ void gwi_rehearsal_begin(const gw_run_options *options)
         gw_orphans_take();
 }
 
-void gwi_rehearsal_end(const gw_run_options *options)
+void gwi_rehearsal_end(const gw_run_options *options, gw_text *left_behind)
 {
     gw_text names = {0};
     size_t left = 0, count = options->rehearse ? gw_orphans_end(&left, &names) : 0;
     if (count > 0)
-        gw_say("rehearse: the program left %zu process%s behind, which %s ended%s: %s", count, count == 1 ? "" : "es",
-               count == 1 ? "was" : "were", left == 0 ? "" : "; some are still running", gw_text_str(&names));
+        gw_text_addf(left_behind, GW_LEFT_BEHIND "%zu process%s behind, which %s ended%s: %s", count,
+                     count == 1 ? "" : "es", count == 1 ? "was" : "were", left == 0 ? "" : "; some are still running",
+                     gw_text_str(&names));
     gw_text_free(&names);
 }
 

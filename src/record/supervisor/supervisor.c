@@ -232,7 +232,11 @@ static void remove_old_recordings(void)
 
 void gwi_supervisor_clean_up(gw_supervisor *run)
 {
-    gwi_rehearsal_end(&run->options);
+    gw_text left_behind = {0};
+    gwi_rehearsal_end(&run->options, &left_behind);
+    if (left_behind.bytes > 0)
+        gw_say("rehearse: %s", gw_text_str(&left_behind));
+    gw_text_free(&left_behind);
     gwi_cudnn_end(&run->cudnn); /* if the program was not started, the log is still open */
     gwi_record_close(&run->record);
     gwi_stderr_end(&run->capture);
@@ -370,10 +374,11 @@ void gw_supervisor_end(gw_supervisor *run, int status)
     gwi_end_like(status);
 }
 
-void gw_supervisor_leave(gw_supervisor *run)
+void gw_supervisor_leave(gw_supervisor *run, gw_text *left_behind)
 {
     gwi_signals_pass_on(&run->signals, 0); /* a signal that has ended the program must not end the caller */
     gwi_supervisor_release_signals(run);
+    gwi_rehearsal_end(&run->options, left_behind);
     gwi_supervisor_clean_up(run);
     free(run);
 }
