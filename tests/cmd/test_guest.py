@@ -123,7 +123,7 @@ class Streams(Case):
 
     def test_a_killed_copier_is_replaced(self):
         script = "echo before; echo started >started; while [ ! -e go ]; do sleep 0.05; done; echo out; echo err >&2; exit 5"
-        process = self.start("sh", "-c", script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = self.start("sh", "-c", script, options=["--no-verdict"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         wait_until(lambda: lines_of(self.folder / "started"), "the program")
         for _ in range(3):
             wait_until(lambda: self.copiers_of(process.pid), "a copier")

@@ -25,6 +25,26 @@ class Manuals(Case):
     def pages(self):
         return [self.page()] + [self.page(name) for name in self.commands()]
 
+    def test_groups(self):
+        """The short help of run has a dozen options in four groups. The long help and the page have the same groups."""
+        short, long = (self.run_gpuwhy("run", word).stdout.decode() for word in ("-h", "--help"))
+        page = self.run_gpuwhy("help", "--man", "run").stdout.decode()
+        titles = re.findall(r"(?m)^(\w[^:\n]*):$", short)
+        options, all_options = (re.findall(r"(?m)^  (--?[a-z-]+)", text) for text in (short, long))
+        self.assertEqual((len(titles), len(set(options) - set(all_options))), (4, 0))
+        self.assertIn(len(options), range(10, 15))
+        self.assertLessEqual(len(short.splitlines()), 45)
+        self.assertEqual([title for title in re.findall(r"(?m)^\.SS (.*)$", page) if title in titles], titles)
+        self.assertEqual([title for title in re.findall(r"(?m)^(\w[^:\n]*):$", long) if title in titles], titles)
+        groups = re.findall(r"(?m)^ (\w.*)$", self.run_gpuwhy("help").stdout.decode())
+        self.assertEqual(re.findall(r"(?m)^\.SS (.*)$", self.run_gpuwhy("help", "--man").stdout.decode()), groups)
+        self.assertEqual(len(groups), 4)
+
+    def test_documents_of_a_site(self):
+        for name in ("slurm", "kubernetes", "launchers", "admins"):
+            title = (DOCS / f"{name}.md").read_text().splitlines()[0].lstrip("# ")
+            self.assertIn(title, self.run_gpuwhy("help", name).stdout.decode())
+
     @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
     def test_mandoc_finds_nothing_wrong(self):
         done = subprocess.run(["mandoc", "-T", "lint", *self.pages()], capture_output=True, text=True, timeout=WAIT_S)

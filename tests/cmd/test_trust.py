@@ -540,7 +540,7 @@ class Killed(Case):
         script = f"echo started > started; i=0; while [ $i -lt {self.LINES} ]; do echo line $i >&2; i=$((i+1)); done; echo done > done; exit 7"
         for name in ("started", "done"):
             (self.folder / name).unlink(missing_ok=True)
-        process = self.start("sh", "-c", script, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        process = self.start("sh", "-c", script, options=["--no-verdict"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         output = []
         reader = threading.Thread(target=lambda: output.append(process.stderr.read()))
         reader.start()
