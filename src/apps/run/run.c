@@ -433,8 +433,7 @@ static void tell(gw_verdict *verdict, const closed_recording *closed, const gw_r
     }
     /* first, because a container is killed if it ends slowly */
     gwi_message_write(&output[MESSAGE], verdict, closed->status);
-    bool is_good =
-        ended_well(closed->status) && verdict->status != GW_VERDICT_FAULT && !gwi_gate_fails(options->fail_on, verdict);
+    bool is_good = ended_well(closed->status) && verdict->status != GW_VERDICT_FAULT;
     if (!options->no_verdict && verdict->is_interrupt)
         say_interrupt(verdict, options);
     else if (!options->no_verdict && !(options->quiet && is_good))
