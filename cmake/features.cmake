@@ -11,6 +11,8 @@ gw_require(JSONC json-c/json.h json-c "json-c" libjson-c-dev)
 gw_require(ZSTD zstd.h zstd "zstd" libzstd-dev)
 gw_require(ELF gelf.h elf "libelf of elfutils" libelf-dev)
 gw_require(SQLITE sqlite3.h sqlite3 "SQLite" libsqlite3-dev)
+gw_require(UNISTRING uniwidth.h unistring "libunistring" libunistring-dev)
+gw_require(MD4C md4c.h md4c "md4c" libmd4c-dev)
 gw_require(DW elfutils/libdwfl.h dw "libdw of elfutils" libdw-dev)
 
 # If an optional library is missing, its feature is off; a message is printed here and at run time.

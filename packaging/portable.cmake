@@ -43,6 +43,7 @@ gw_archive(GW_PCRE2_LIBRARY pcre2-8)
 gw_archive(GW_CURSES_LIBRARY ncursesw)
 gw_archive(GW_TINFO_LIBRARY tinfo)
 gw_archive(GW_SQLITE_LIBRARY sqlite3)
+gw_archive(GW_UNISTRING_LIBRARY unistring)
 # Not part of what is installed. The plugin for Slurm must be built with the header of the site's Slurm.
 foreach(name CMOCKA SLURM)
   set(GW_${name}_INCLUDE OFF CACHE STRING "")

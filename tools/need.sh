@@ -24,6 +24,8 @@ for part in "$@"; do
         need_header json-c/json.h libjson-c-dev
         need_header zstd.h libzstd-dev
         need_header sqlite3.h libsqlite3-dev
+        need_header uniwidth.h libunistring-dev
+        need_header md4c.h libmd4c-dev
         need_header gelf.h libelf-dev
         need_header elfutils/libdw.h libdw-dev
         ;;

@@ -58,7 +58,7 @@ collect_licenses() {
     mkdir -p "$out/licenses/common"
     for library in json-c:libjson-c-dev zstd:libzstd-dev elfutils:libdw-dev zlib:zlib1g-dev liblzma:liblzma-dev \
         bzip2:libbz2-dev hyperscan:libhyperscan-dev libstdc++:libstdc++-12-dev pcre2:libpcre2-dev ncurses:libncurses-dev \
-        sqlite:libsqlite3-dev glibc:libc6-dev dygraphs:libjs-dygraphs; do
+        sqlite:libsqlite3-dev libunistring:libunistring-dev glibc:libc6-dev dygraphs:libjs-dygraphs; do
         cp -L "/usr/share/doc/${library#*:}/copyright" "$out/licenses/${library%%:*}.txt"
     done
     for text in Apache-2.0 GPL-2 GPL-3 LGPL-2.1 LGPL-3; do

@@ -15,7 +15,7 @@ void gwi_help_overview(FILE *out);
 typedef struct gwi_topic {
     const char *name;
     const char *about;    /* what it answers, in one line */
-    const char *document; /* Markdown, as in docs; NULL: `command` prints it */
+    const char *document; /* for gwi_document_add(); NULL: `command` prints it */
     const char *command;  /* name of a command without arguments, or NULL */
 } gwi_topic;
 
@@ -24,11 +24,8 @@ const gwi_topic *gwi_topic_at(size_t index);
 /* NULL: there is no such topic. */
 const gwi_topic *gwi_topic_find(const char *name);
 
-/* ---- markdown.c ---- */
-
-/* Append a document as plain text for a terminal of `width` columns. Understands the parts of Markdown that docs uses:
- * headings, paragraphs, lists, tables, indented blocks, links and code. A link is reduced to its text. */
-void gwi_markdown_add_plain(const char *document, unsigned width, gw_text *text);
+/* Append a document as plain text for a terminal of `width` columns. */
+void gwi_document_add(const char *document, unsigned width, gw_text *text);
 
 /* ---- complete.c ---- */
 

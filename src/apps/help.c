@@ -68,7 +68,7 @@ static int print_topic(const gwi_topic *topic)
         return gwi_command_find(topic->command)->run(1, &(char *){(char[]){"topic"}});
     gw_text text = {0};
     unsigned width = gwi_terminal_width(STDOUT_FILENO);
-    gwi_markdown_add_plain(topic->document, width == 0 || width > WIDTH ? WIDTH : width, &text);
+    gwi_document_add(topic->document, width == 0 || width > WIDTH ? WIDTH : width, &text);
     gw_put(gw_text_str(&text));
     gw_text_free(&text);
     return GW_EXIT_OK;

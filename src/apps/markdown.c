@@ -1,10 +1,9 @@
-/* Show the Markdown of docs as plain text. */
+/* Shows the documents of `gpuwhy help`, which make_documents.c has read, on a terminal. */
 #include "gw_embedded.h"
 #include "gwi_help_text.h"
 
 #include "gw_text.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 /* The documents that `gpuwhy help` shows. The build embeds those of docs. */
@@ -63,156 +62,39 @@ const gwi_topic *gwi_topic_find(const char *name)
     return NULL;
 }
 
-enum { LIST_INDENT = 2, CELL_INDENT = 6, NAME_INDENT = 2, NAME_ROOM = 24 };
-
-/* A document while it is read. A paragraph, or an item of a list, is collected until a line ends it. */
-typedef struct reader {
-    gw_text *text;
-    unsigned width;
-    gw_text block; /* owned */
-    unsigned indent;
-    bool in_table;
-} reader;
-
-/* True if the asterisk at line[i] is a mark of *emphasis*, and not itself. */
-static bool is_mark(const char *line, size_t bytes, size_t i)
-{
-    bool after_word = i > 0 && strchr(" (*", line[i - 1]) == NULL;
-    bool before_word = i + 1 < bytes && strchr(" .,;:)*", line[i + 1]) == NULL;
-    return line[i] == '*' && after_word != before_word;
-}
-
-/* Append text without its marks: `code`, **bold** and *emphasis* lose them, [text](address) becomes its text. */
-static void add_inline(gw_text *text, const char *line, size_t bytes)
-{
-    bool in_code = false;
-    for (size_t i = 0; i < bytes; i++) {
-        const char *close =
-            line[i] == ']' && !in_code && i + 1 < bytes && line[i + 1] == '(' ? memchr(line + i, ')', bytes - i) : NULL;
-        if (line[i] == '`')
-            in_code = !in_code;
-        else if (!in_code && line[i] == '*' && i + 1 < bytes && line[i + 1] == '*')
-            i++;
-        else if (!in_code && is_mark(line, bytes, i))
-            continue;
-        else if (close != NULL)
-            i = (size_t)(close - line);
-        else if (in_code || line[i] != '[' || memchr(line + i, ']', bytes - i) == NULL)
-            gw_text_add(text, line + i, 1);
-    }
-}
-
-static void end_block(reader *r)
-{
-    if (r->block.bytes > 0) {
-        gw_text plain = {0};
-        add_inline(&plain, gw_text_str(&r->block), r->block.bytes);
-        gw_add_wrapped(r->text, gw_text_str(&plain), 0, r->indent, r->width);
-        gw_text_free(&plain);
-    }
-    gw_text_clear(&r->block);
-    r->indent = 0;
-}
-
-static void add_to_block(reader *r, const char *line, size_t bytes)
-{
-    while (bytes > 0 && *line == ' ') {
-        line++;
-        bytes--;
-    }
-    gw_text_addf(&r->block, "%s%.*s", r->block.bytes > 0 ? " " : "", (int)bytes, line);
-}
-
-/* Return the bytes of the cell at `cell`, up to its `|`. One after a backslash does not count. */
-static size_t cell_bytes(const char *cell, size_t bytes)
-{
-    size_t i = 0;
-    while (i < bytes && !(cell[i] == '|' && (i == 0 || cell[i - 1] != '\\')))
-        i++;
-    return i;
-}
-
-static void trim(const char **text, size_t *bytes)
-{
-    while (*bytes > 0 && **text == ' ') {
-        (*text)++;
-        (*bytes)--;
-    }
-    while (*bytes > 0 && (*text)[*bytes - 1] == ' ')
-        (*bytes)--;
-}
-
 /* Append a row of a table: the first cell, then the others below it or beside it. */
-static void add_row(reader *r, const char *line, size_t bytes)
+static void add_row(const char *row, unsigned width, gw_text *text)
 {
-    gw_text first = {0}, others = {0};
-    for (size_t at = 1, cell = 0; at < bytes; cell++) {
-        size_t room = cell_bytes(line + at, bytes - at), length = room;
-        const char *content = line + at;
-        trim(&content, &length);
-        if (cell > 1 && length > 0 && others.bytes > 0)
-            gw_text_add_str(&others, ": ");
-        add_inline(cell == 0 ? &first : &others, content, length);
-        at += room + 1;
+    enum { CELL_INDENT = 6, NAME_INDENT = 2, NAME_ROOM = 24 };
+    size_t bytes = strcspn(row, "\t");
+    unsigned at = NAME_INDENT + gw_columns(row, bytes), start = at < NAME_ROOM ? NAME_ROOM : CELL_INDENT;
+    gw_text_addf(text, "%*s%.*s", NAME_INDENT, "", (int)bytes, row);
+    if (row[bytes] == '\0' || row[bytes + 1] == '\0') {
+        gw_text_add_str(text, "\n");
+        return;
     }
-    gw_text_addf(r->text, "%*s%s", NAME_INDENT, "", gw_text_str(&first));
-    unsigned at = NAME_INDENT + gw_columns(gw_text_str(&first), first.bytes);
-    if (others.bytes == 0) {
-        gw_text_add_str(r->text, "\n");
-    } else {
-        unsigned start = at < NAME_ROOM ? NAME_ROOM : CELL_INDENT;
-        gw_text_addf(r->text, at < NAME_ROOM ? "%*s" : "\n%*s", (int)(at < NAME_ROOM ? start - at : start), "");
-        gw_add_wrapped(r->text, gw_text_str(&others), start, start, r->width);
-    }
-    gw_text_free(&first);
-    gw_text_free(&others);
+    gw_text_addf(text, at < NAME_ROOM ? "%*s" : "\n%*s", (int)(at < NAME_ROOM ? start - at : start), "");
+    gw_add_wrapped(text, row + bytes + 1, start, start, width);
 }
 
-/* The head of a table and the line of dashes below it are not shown. */
-static void read_row(reader *r, const char *line, size_t bytes)
+void gwi_document_add(const char *document, unsigned width, gw_text *text)
 {
-    bool is_rule = strspn(line, "|-: ") >= bytes;
-    if (r->in_table && !is_rule)
-        add_row(r, line, bytes);
-    r->in_table = true;
-}
-
-static void read_line(reader *r, const char *line, size_t bytes)
-{
-    bool is_row = bytes > 0 && line[0] == '|';
-    if (!is_row)
-        r->in_table = false;
-    if (bytes == 0) {
-        end_block(r);
-        if (r->text->bytes > 1 && r->text->data[r->text->bytes - 2] != '\n')
-            gw_text_add_str(r->text, "\n");
-    } else if (is_row) {
-        end_block(r);
-        read_row(r, line, bytes);
-    } else if (line[0] == '#') {
-        size_t marks = strspn(line, "# ");
-        end_block(r);
-        add_inline(r->text, line + marks, bytes - marks);
-        gw_text_add_str(r->text, "\n");
-    } else if (r->block.bytes == 0 && gw_begins(line, "    ")) {
-        gw_text_addf(r->text, "%.*s\n", (int)bytes, line);
-    } else if (gw_begins(line, "- ") || (strspn(line, "0123456789") > 0 && strncmp(line + 1, ". ", 2) == 0)) {
-        end_block(r);
-        r->indent = line[0] == '-' ? LIST_INDENT : LIST_INDENT + 1;
-        add_to_block(r, line, bytes);
-    } else {
-        add_to_block(r, line, bytes);
+    gw_text line = {0};
+    for (const char *at = document; *at != '\0';) {
+        size_t bytes = strcspn(at, "\n");
+        gw_text_clear(&line);
+        gw_text_add(&line, at, bytes);
+        at += bytes + (at[bytes] != '\0');
+        const char *is = gw_text_str(&line);
+        if (is[0] == 'w') {
+            unsigned first = (unsigned)(is[1] - '0');
+            gw_text_addf(text, "%*s", (int)first, "");
+            gw_add_wrapped(text, is + 3, first, (unsigned)(is[2] - '0'), width);
+        } else if (is[0] == 'r') {
+            add_row(is + 1, width, text);
+        } else {
+            gw_text_addf(text, is[0] == 'c' && is[1] != '\0' ? "    %s\n" : "\n", is + 1);
+        }
     }
-}
-
-void gwi_markdown_add_plain(const char *document, unsigned width, gw_text *text)
-{
-    reader r = {.text = text, .width = width};
-    while (*document != '\0') {
-        size_t bytes = strcspn(document, "\n");
-        read_line(&r, document, bytes);
-        document += bytes + (document[bytes] != '\0');
-    }
-    end_block(&r);
-    gw_text_free(&r.block);
+    gw_text_free(&line);
 }

@@ -351,6 +351,55 @@ GW_TEST(a_long_text_is_shortened_in_the_middle)
     }
 }
 
+GW_TEST(a_quote_is_cut_after_a_word)
+{
+    static const struct {
+        const char *from;
+        size_t bytes_max;
+        const char *to;
+    } cases[] = {{"all of it", 9, "all of it"},
+                 {"12 MiB is allocated by PyTorch", 12, "12 MiB is ..."},
+                 {"12 MiB is allocated by PyTorch", 9, "12 MiB is ..."},
+                 {"loooooooooooong", 4, "looo ..."},
+                 {"\u8BAD\u7EC3", 4, "\u8BAD ..."},
+                 {"\u8BAD\u7EC3", 2, " ..."},
+                 {"", 0, ""}};
+    char out[GW_QUOTE_MAX], text[2000];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(gw_quote(out, cases[i].from, SIZE_MAX, cases[i].bytes_max), cases[i].to);
+    memset(text, 'x', sizeof text);
+    assert_int_equal(strlen(gw_quote(out, text, sizeof text, SIZE_MAX)), GW_QUOTE_MAX - 1);
+    assert_string_equal(gw_quote(out, text, 3, 10), "xxx");
+}
+
+GW_TEST(a_text_has_columns)
+{
+    static const struct {
+        const char *text;
+        unsigned columns;
+    } cases[] = {{"abc", 3},
+                 {"/home/\u8BAD\u7EC3", 10},
+                 {"e\u0301", 1},
+                 {"\u30C6\u30B9\u30C8", 6},
+                 {"\U0001F680", 2},
+                 {"\uD55C\uAE00", 4},
+                 {"\x01"
+                  "a",
+                  1},
+                 {"\xFF", 1},
+                 {"a\u200Db", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(gw_columns(cases[i].text, strlen(cases[i].text)), cases[i].columns);
+    assert_int_equal(gw_head_bytes("\u8BAD\u7EC3", 6, 3), 3);
+    assert_int_equal(gw_tail_bytes("\u8BAD\u7EC3", 6, 3), 3);
+    assert_int_equal(gw_tail_bytes("\u8BAD\u7EC3", 6, 4), 6);
+    assert_int_equal(gw_head_bytes("xe\u0301y", 5, 2), 4); /* the accent stays with its letter */
+    gw_text text = {0};
+    assert_int_equal(gw_add_wrapped(&text, "\u8BAD\u7EC3 \u8BAD\u7EC3", 0, 1, 8), 2);
+    assert_string_equal(gw_text_str(&text), "\u8BAD\u7EC3\n \u8BAD\u7EC3\n");
+    gw_text_free(&text);
+}
+
 GW_TEST(words_are_quoted_for_a_shell)
 {
     static const char *const cases[][2] = {

@@ -104,6 +104,11 @@ void gw_add_fenced(gw_text *text, const char *lines);
 /* Append the command that explains a recording, for a shell; `all`: with all evidence. `recording` may be NULL. */
 void gw_add_explain(gw_text *text, bool all, const char *recording);
 
+/* Quote at most `bytes_max` bytes of a text. A longer one is cut after a word, never inside a UTF-8 sequence, and ends
+ * with " ...". `bytes` may be SIZE_MAX for a string. Returns `out`. */
+enum { GW_QUOTE_MAX = 408 };
+char *gw_quote(char out[GW_QUOTE_MAX], const char *text, size_t bytes, size_t bytes_max);
+
 /* ---- the word of each value of an enum ---- */
 
 /* Define `function`, which returns the word of a value, or `other` for a number out of range. The list that defines the
@@ -119,10 +124,17 @@ void gw_add_explain(gw_text *text, bool all, const char *recording);
         return (size_t)value < sizeof words / sizeof words[0] ? words[value] : (other);                                \
     }
 
-/* ---- wrapping ---- */
+/* ---- columns (target gw_wrap) ---- */
 
-/* Return the number of columns of a string. A UTF-8 sequence is one column, which suffices for our texts. */
+/* Return the number of columns of a string of UTF-8 on a terminal: two for a Chinese character or an emoji, none for an
+ * accent that combines with the character before it, or a control character. */
 unsigned gw_columns(const char *string, size_t bytes);
+/* Return how many bytes at the beginning or end of the string fit into `columns` columns. Never cuts inside a code
+ * point, or between a character and its accents. gw_head_words() cuts after a word, unless that leaves two thirds
+ * empty. */
+size_t gw_head_bytes(const char *string, size_t bytes, unsigned columns);
+size_t gw_tail_bytes(const char *string, size_t bytes, unsigned columns);
+size_t gw_head_words(const char *string, size_t bytes, unsigned columns);
 
 /* Append the words of `body`, beginning at column `at`, and a line break. A line has at most `width` columns, but a
  * longer word is not broken, because users could not copy a broken path. Later lines are indented by `indent`. Returns

@@ -373,87 +373,20 @@ void gw_add_explain(gw_text *text, bool all, const char *recording)
         gw_add_shell_word(text, recording);
 }
 
-/* ---- wrapping ---- */
-
-unsigned gw_columns(const char *string, size_t bytes)
+char *gw_quote(char out[GW_QUOTE_MAX], const char *text, size_t bytes, size_t bytes_max)
 {
-    unsigned count = 0;
-    for (size_t i = 0; i < bytes; i++)
-        count += ((unsigned char)string[i] & 0xC0) != 0x80;
-    return count;
-}
-
-static void add_spaces(gw_text *text, unsigned count)
-{
-    while (count-- > 0)
-        gw_text_add(text, " ", 1);
-}
-
-unsigned gw_add_wrapped(gw_text *text, const char *body, unsigned at, unsigned indent, unsigned width)
-{
-    unsigned lines = 1;
-    bool line_is_empty = true;
-    while (*body != '\0') {
-        size_t gap = strspn(body, " ");
-        size_t word = strcspn(body + gap, " ");
-        unsigned wanted = (unsigned)gap + gw_columns(body + gap, word);
-        if (!line_is_empty && at + wanted > width) {
-            gw_text_add(text, "\n", 1);
-            add_spaces(text, indent);
-            lines++;
-            at = indent;
-            body += gap;
-            gap = 0;
-            wanted = gw_columns(body, word);
-        }
-        gw_text_add(text, body, gap + word);
-        body += gap + word;
-        at += wanted;
-        if (at > width) {
-            lines += (at - 1) / width;
-            /* The terminal breaks this word, which is longer than a line. The next word starts a new line. */
-            at = width;
-        }
-        line_is_empty = false;
-    }
-    gw_text_add(text, "\n", 1);
-    return lines;
-}
-
-/* Return how many bytes of the beginning fit into `columns` columns: whole words, if they fill a third of them. */
-static size_t head_bytes(const char *string, unsigned columns)
-{
-    size_t fit = 0, words = 0;
-    for (size_t i = 0; string[i] != '\0' && gw_columns(string, i) <= columns; i++) {
-        fit = is_continuation((unsigned char)string[i]) ? fit : i;
-        words = string[i] == ' ' ? i : words;
-    }
-    return gw_columns(string, words) >= columns / 3 ? words : fit;
-}
-
-/* Return where the end begins that fits into `columns` columns, in the same way. */
-static size_t tail_start(const char *string, size_t bytes, unsigned columns)
-{
-    size_t fit = bytes, words = bytes;
-    for (size_t i = bytes; i > 0 && gw_columns(string + i, bytes - i) <= columns; i--) {
-        fit = is_continuation((unsigned char)string[i]) ? fit : i;
-        words = string[i - 1] == ' ' ? i : words;
-    }
-    return gw_columns(string + words, bytes - words) >= columns / 3 ? words : fit;
-}
-
-void gw_add_short(gw_text *text, const char *string, unsigned columns)
-{
-    static const char dots[] = " ... ";
-    size_t bytes = strlen(string);
-    unsigned room = columns - (sizeof dots - 1);
-    if (gw_columns(string, bytes) <= columns) {
-        gw_text_add(text, string, bytes);
-        return;
-    }
-    size_t head = head_bytes(string, room / 2);
-    size_t tail = tail_start(string, bytes, room - gw_columns(string, head));
-    gw_text_addf(text, "%.*s%s%s", (int)head, string, dots, string + tail);
+    static const char dots[] = " ...";
+    size_t most = least(bytes_max, GW_QUOTE_MAX - sizeof dots), all = strnlen(text, bytes), end = least(all, most),
+           word;
+    while (end < all && end > 0 && is_continuation((unsigned char)text[end]))
+        end--;
+    for (word = end; end < all && word > 0 && text[word] != ' ';)
+        word--;
+    end = word > most / 2 ? word : end; /* otherwise, the last word is long */
+    while (end < all && end > 0 && text[end - 1] == ' ')
+        end--;
+    snprintf(out, GW_QUOTE_MAX, "%.*s%s", (int)end, text, end < all ? dots : "");
+    return out;
 }
 
 /* ---- the most similar word of a list ---- */

@@ -150,7 +150,7 @@ class Bash(Shell):
         for code in "0", "1":
             self.run_gpuwhy("run", "--gpu", GPU, "--", "sh", "-c", f"exit {code}")
         self.assertEqual(self.offered(["explain", "@"]), {"1", "2"})
-        self.assertEqual(self.offered(["diff", "@2", "@1"]), {"1"})
+        self.assertEqual(self.offered(["diff", "@2", "@"]), {"1", "2"})
 
 
 @unittest.skipUnless(shutil.which("fish"), "fish is not installed")

@@ -356,8 +356,9 @@ static bool add_own_solution(const gwi_log_case *c, const char *cause, gw_string
     }
     if (first == NULL)
         return true;
-    return gwi_list_addf(next, "The log lists solutions; this one suits it: %.300s",
-                         gw_log_text(best != NULL ? best : first, "solution"));
+    char quote[GW_QUOTE_MAX];
+    return gwi_list_addf(next, "The log lists solutions; this one suits it: %s",
+                         gw_quote(quote, gw_log_text(best != NULL ? best : first, "solution"), SIZE_MAX, 300));
 }
 
 /* Say which CUDA toolkit knows the architecture that nvcc rejected. */

@@ -207,15 +207,16 @@ uint64_t gwi_log_t_ns(const gwi_log_case *c, const gw_log_find *find)
 void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, const gw_log_find *find)
 {
     enum { TEXT_SHOWN = 300 };
-    char rank[24] = "";
+    char rank[24] = "", quote[GW_QUOTE_MAX];
+    gw_quote(quote, find->text, SIZE_MAX, TEXT_SHOWN);
     if (c->recorded != NULL && gw_stderr_is_inside(c->recorded, find)) {
-        gwi_evidence(finding, gwi_log_t_ns(c, find), "python", "%.*s", TEXT_SHOWN, find->text);
+        gwi_evidence(finding, gwi_log_t_ns(c, find), "python", "%s", quote);
         return;
     }
     if (find->rank >= 0)
         snprintf(rank, sizeof rank, " (rank %d)", find->rank);
-    gwi_evidence(finding, gwi_log_t_ns(c, find), c->source, "%s:%" PRIu64 "%s: %.*s", file_of(c, find), find->line,
-                 rank, TEXT_SHOWN, find->text);
+    gwi_evidence(finding, gwi_log_t_ns(c, find), c->source, "%s:%" PRIu64 "%s: %s", file_of(c, find), find->line, rank,
+                 quote);
 }
 
 static void say_same_cause(const gwi_log_case *c, gwi_finding *finding, const gwi_statement *root)
@@ -238,13 +239,14 @@ static void say_consequences(const gwi_log_case *c, gwi_finding *finding, const 
 {
     enum { SHOWN_MAX = 4, TEXT_SHOWN = 140 };
     size_t shown = 0;
+    char quote[GW_QUOTE_MAX];
     uint64_t last = root->find->order;
     for (size_t i = 0; i < c->count && shown < SHOWN_MAX; i++) {
         const gwi_statement *it = &c->statement[i];
         if (it->find->order <= last || is_of(it, root->cause[0]))
             continue;
-        gwi_consequence(finding, "%s:%" PRIu64 ": %.*s", file_of(c, it->find), it->find->line, TEXT_SHOWN,
-                        it->find->text);
+        gwi_consequence(finding, "%s:%" PRIu64 ": %s", file_of(c, it->find), it->find->line,
+                        gw_quote(quote, it->find->text, SIZE_MAX, TEXT_SHOWN));
         last = it->find->order;
         shown++;
     }
@@ -552,6 +554,7 @@ static bool add_damage(const gw_log *log, gw_verdict *verdict)
 static bool add_earlier(const gwi_log_case *c, gw_verdict *verdict)
 {
     enum { TEXT_SHOWN = 160 };
+    char quote[GW_QUOTE_MAX];
     const gwi_told *told = c->told;
     if (told == NULL || told->run_count < 2)
         return true;
@@ -567,9 +570,9 @@ static bool add_earlier(const gwi_log_case *c, gw_verdict *verdict)
         return false;
     if (end->it.find == NULL)
         return gwi_list_addf(&verdict->advice, "The run before it shows no failure");
-    return gwi_list_addf(&verdict->advice, "The run before it failed%s%s: line %" PRIu64 ": %.*s",
-                         cause == NULL ? "" : " with ", cause == NULL ? "" : cause, line, TEXT_SHOWN,
-                         end->it.find->text);
+    return gwi_list_addf(&verdict->advice, "The run before it failed%s%s: line %" PRIu64 ": %s",
+                         cause == NULL ? "" : " with ", cause == NULL ? "" : cause, line,
+                         gw_quote(quote, end->it.find->text, SIZE_MAX, TEXT_SHOWN));
 }
 
 bool gwi_log_fill(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict)

@@ -39,40 +39,21 @@ void gw_watch_plain(gw_text *out, const char *text)
 /* Append a line of other lines' text, cut to `width` columns. The marks have no width. A cut line ends with "~". */
 static void add_cut(gw_text *text, const char *line, size_t bytes, unsigned width)
 {
-    gw_text plain = {0};
-    for (size_t i = 0; i < bytes; i++)
-        if (!is_mark(line[i]))
-            gw_text_add(&plain, line + i, 1);
-    bool fits = gw_columns(gw_text_str(&plain), plain.bytes) <= width;
-    unsigned columns = 0, room = fits ? width : width - 1;
-    gw_text_free(&plain);
-    for (size_t i = 0; i < bytes; i++) {
-        bool begins = !is_mark(line[i]) && ((unsigned char)line[i] & 0xc0) != 0x80;
-        if (begins && columns == room)
-            break;
-        columns += begins;
-        gw_text_add(text, line + i, 1);
-    }
+    bool fits = gw_columns(line, bytes) <= width;
+    gw_text_add(text, line, fits ? bytes : gw_head_bytes(line, bytes, width - 1));
     gw_text_add_str(text, fits ? "\n" : "~\n");
 }
 
 /* Append a word from elsewhere in a column of `width`: cut if it is longer, filled with blanks if it is shorter. */
 static void add_column(gw_text *text, const char *word, unsigned width)
 {
-    gw_text clean = {0}, cut = {0};
+    gw_text clean = {0};
     gw_add_printable(&clean, word);
     const char *from = gw_text_str(&clean);
-    unsigned columns = gw_columns(from, clean.bytes);
-    size_t bytes = 0;
-    for (unsigned seen = 0; from[bytes] != '\0'; bytes++) {
-        seen += ((unsigned char)from[bytes] & 0xc0) != 0x80;
-        if (seen > width)
-            break;
-    }
-    gw_text_add(&cut, from, bytes);
-    gw_text_addf(text, "%s%*s", gw_text_str(&cut), columns < width ? (int)(width - columns) : 0, "");
+    size_t bytes = gw_head_bytes(from, clean.bytes, width);
+    gw_text_add(text, from, bytes);
+    gw_text_addf(text, "%*s", (int)(width - gw_columns(from, bytes)), "");
     gw_text_free(&clean);
-    gw_text_free(&cut);
 }
 
 /* Return the bytes as text in `out`, or `otherwise` if they are unknown. */

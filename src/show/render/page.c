@@ -118,18 +118,6 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
     return with_dots(body, longest);
 }
 
-/* Return how many bytes at the beginning of a word fit into `count` columns. If `from_end`, count from the end of the
- * word instead. */
-static size_t bytes_of(const char *word, size_t bytes, unsigned count, bool from_end)
-{
-    size_t used = 0;
-    while (used < bytes && gw_columns(from_end ? word + bytes - used - 1 : word, used + 1) <= count)
-        used++;
-    while (from_end && used > 0 && ((unsigned char)word[bytes - used] & 0xC0) == 0x80)
-        used--; /* do not cut inside a UTF-8 character */
-    return used;
-}
-
 char *gwi_paragraph_narrow(const gwi_page *page, const gwi_paragraph *paragraph, const char *body)
 {
     enum { DOTS = 3 };
@@ -141,8 +129,8 @@ char *gwi_paragraph_narrow(const gwi_page *page, const gwi_paragraph *paragraph,
         gw_text_add(&text, body, gap);
         body += gap;
         if (gw_columns(body, word) > room) {
-            size_t begin = bytes_of(body, word, room / 3, false);
-            size_t end = bytes_of(body, word, room - room / 3 - DOTS, true);
+            size_t begin = gw_head_bytes(body, word, room / 3);
+            size_t end = gw_tail_bytes(body, word, room - room / 3 - DOTS);
             gw_text_addf(&text, "%.*s...%.*s", (int)begin, body, (int)end, body + word - end);
         } else {
             gw_text_add(&text, body, word);

@@ -121,8 +121,7 @@ static void add_source_line(gwi_page *page, const char *gutter, const char *code
     const char *text = gw_text_str(&clean);
     size_t bytes = strlen(text), room = page->width - GWI_LABEL_COLUMNS - strlen(gutter);
     bool cut = gw_columns(text, bytes) > room;
-    while (bytes > 0 && (((unsigned char)text[bytes] & 0xC0) == 0x80 || gw_columns(text, bytes) + (cut ? 3 : 0) > room))
-        bytes--;
+    bytes = gw_head_bytes(text, bytes, (unsigned)room - (cut ? 3 : 0));
     gw_text_addf(&line, "%s%.*s%s", gutter, (int)bytes, text, cut ? "..." : "");
     gwi_paragraph *paragraph = gwi_page_add(page, GWI_SOURCE, "Where", gw_text_str(&line), 0);
     if (paragraph != NULL) {
@@ -139,11 +138,13 @@ static void add_source_line(gwi_page *page, const char *gutter, const char *code
 /* Return the number of columns of the first `bytes` bytes of a source line, as it is printed. */
 static unsigned columns_of(const char *raw, size_t bytes)
 {
-    gw_text part = {0}, shown = {0};
+    gw_text part = {0}, expanded = {0}, shown = {0};
     gw_text_add(&part, raw, bytes);
-    expand(gw_text_str(&part), &shown);
+    expand(gw_text_str(&part), &expanded);
+    gw_add_printable(&shown, gw_text_str(&expanded));
     unsigned columns = gw_columns(gw_text_str(&shown), shown.bytes);
     gw_text_free(&part);
+    gw_text_free(&expanded);
     gw_text_free(&shown);
     return columns;
 }
