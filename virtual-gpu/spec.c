@@ -343,6 +343,7 @@ static gw_status option(const char *key, const char *value, gw_virt_spec *spec, 
         if (!gw_bytes_parse(value, &bytes) || bytes < ((uint64_t)1 << 30) || bytes > ((uint64_t)1 << 40))
             return gw_fail(err, GW_USAGE, "memory=%s: not a size from 1GiB to 1TiB", value);
         spec->card.memory_bytes = bytes;
+        spec->card.board.reserved_bytes = 0; /* NVML and nvidia-smi report this size, too */
         return GW_OK;
     }
     if (strcmp(key, "hostmem") == 0) {

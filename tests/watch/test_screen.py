@@ -62,14 +62,17 @@ class Screen(Case):
         self.run_program(gib=50).do(f"alloc {1000 * GIB}")
         self.run_program(gib=70)
         self.other_program(gib=5)
-        for width, height in (80, 24), (120, 40):
+        for width, height in (80, 24), (120, 40), (60, 50), (40, 60):
             with self.subTest(width=width):
                 terminal = self.start(width, height, "--alarm-at", "80%")
                 # a need is unknown until NVML has reported what the driver holds for the run
-                screen = terminal.wait(r"(?s)(?=.*needs 50\.\d+ GiB)(?=.*ALARM: 12\d\.\d+ GiB needed)")
+                screen = terminal.wait(r"(?s)(?=.*needs\s+5[12]\d{3}\s+MiB)(?=.*ALARM:\s+1[23]\d{4}\s+MiB\s+needed)")
+                if width < 80:  # nothing is cut
+                    self.assertNotRegex(screen, r"~\n")
+                    self.assertIn("(1 so far)", " ".join(screen.split()))
                 self.assertLessEqual(max(map(len, screen.splitlines())), width)
                 self.assertIn("CUDA_ERROR_OUT_OF_MEMORY", screen)
-                self.assertRegex(screen, r"5\.\d+ GiB +unknown")
+                self.assertRegex(screen, r"[56]\d{3}\s+MiB\s+unknown")
                 self.keep(f"main-{width}", screen)
                 terminal.press("q")
                 terminal.wait("status 0")
@@ -78,43 +81,43 @@ class Screen(Case):
     def test_keys(self):
         first, second = self.run_program(gib=3), self.other_program(gib=9)
         terminal = self.start(100, 30)
-        terminal.wait(r"(?s)\b9\.\d+ GiB +unknown.*\b3\.\d+ GiB")
+        terminal.wait(r"(?s)\b(?:10|9)\d{3} MiB +unknown.*\b[34]\d{3} MiB")
         terminal.press("p")  # the recorded one was started first
         pids = sorted([second.process.pid, first.process.pid])
         self.assertEqual(pids[0], first.process.pid)
-        terminal.wait(r"(?s)\b3\.\d+ GiB +3\.\d+ GiB.*\b9\.\d+ GiB +unknown")
+        terminal.wait(r"(?s)\b[34]\d{3} MiB +[34]\d{3} MiB.*\b(?:10|9)\d{3} MiB +unknown")
         terminal.press("m")
-        terminal.wait(r"(?s)\b9\.\d+ GiB +unknown.*\b3\.\d+ GiB +3\.")
+        terminal.wait(r"(?s)\b(?:10|9)\d{3} MiB +unknown.*\b[34]\d{3} MiB +[34]\d{3} ")
         terminal.type("?")
         self.keep("help", terminal.wait(r"order of the processes:  g GPU"))
         terminal.press("Space")
         terminal.wait("RECORDED RUN", absent="order of the processes")
         terminal.type(f"/{second.process.pid}")
         terminal.wait(rf"filter: {second.process.pid}_")
-        terminal.wait(r"\b9\.\d+ GiB", absent=r"\b3\.\d+ GiB +3\.")
+        terminal.wait(r"\b(?:10|9)\d{3} MiB", absent=r"\b[34]\d{3} MiB +[34]\d{3} ")
         terminal.press("BSpace")
         terminal.wait(rf"filter: {str(second.process.pid)[:-1]}_")
         terminal.type("zz")
         terminal.press("Enter")
         self.keep("filter", terminal.wait(r"zz   \(Esc: remove\)(?s:.)*no run matches(?s:.)*no process matches"))
         terminal.press("Escape")
-        terminal.wait(r"\b9\.\d+ GiB", absent="filter:")
+        terminal.wait(r"\b(?:10|9)\d{3} MiB", absent="filter:")
         terminal.press("q")
         terminal.wait("status 0")
 
     def test_values_are_refreshed(self):
         program = self.run_program(gib=3)
         terminal = self.start()
-        terminal.wait(r"needs 3\.\d+ GiB")
+        terminal.wait(r"needs [34]\d{3} MiB")
         self.obey(program, f"alloc {4 * GIB}")
-        terminal.wait(r"needs 7\.\d+ GiB")
+        terminal.wait(r"needs [78]\d{3} MiB")
         program.end()
         terminal.wait(r"no process holds memory")
 
     def test_resizing(self):
         self.run_program(gib=50)
         terminal = self.start()
-        terminal.wait(r"needs 50\.\d+ GiB")
+        terminal.wait(r"needs 5[12]\d{3} MiB")
         terminal.tmux("resize-window", "-x", "120", "-y", "40")
         terminal.wait(r"\[[#=.]{40}\]")  # a wide screen has a longer bar
         terminal.tmux("resize-window", "-x", "60", "-y", "8")
@@ -127,7 +130,7 @@ class Screen(Case):
         terminal.wait(r"more lines")
         terminal.tmux("resize-window", "-x", "20", "-y", "3")
         terminal.tmux("resize-window", "-x", "80", "-y", "24")
-        terminal.wait(r"needs 50\.\d+ GiB")
+        terminal.wait(r"needs 5[12]\d{3} MiB")
         terminal.press("q")
         terminal.wait("status 0")
 

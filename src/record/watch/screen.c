@@ -36,10 +36,61 @@ void gw_watch_plain(gw_text *out, const char *text)
             gw_text_add(out, at, 1);
 }
 
-/* Append a line of other lines' text, cut to `width` columns. The marks have no width. A cut line ends with "~". */
-static void add_cut(gw_text *text, const char *line, size_t bytes, unsigned width)
+/* Return where a part of a line that fits into `columns` ends: between two columns of text, after a word, or anywhere.
+ */
+static size_t part_of(const char *line, size_t bytes, unsigned columns)
 {
+    size_t fit = gw_head_bytes(line, bytes, columns), word = 0, gap = 0;
+    if (fit == bytes)
+        return fit;
+    for (size_t i = 1; i <= fit; i++) {
+        word = line[i] == ' ' ? i : word;
+        gap = line[i] == ' ' && i + 1 < bytes && line[i + 1] == ' ' ? i : gap;
+        while (gap == i && i < fit && line[i + 1] == ' ')
+            i++;
+    }
+    if (gw_columns(line, gap) >= columns / 2)
+        return gap;
+    return word > 0 ? word : fit;
+}
+
+/* Append a line as several lines of `width` columns. Its blanks to fill columns are left out. */
+static void add_parts(gw_text *text, const char *line, size_t bytes, unsigned width)
+{
+    enum { INDENT = 4 };
+    gw_text rest = {0};
+    char last = 0; /* the mark that holds at the end of a part */
+    for (size_t i = 0, blanks = 0; i < bytes; i++) {
+        blanks = line[i] == ' ' ? blanks + 1 : 0;
+        if (blanks <= 2 || rest.bytes < INDENT + 4)
+            gw_text_add(&rest, line + i, 1);
+    }
+    const char *at = gw_text_str(&rest), *end = at + rest.bytes;
+    for (unsigned indent = 0; at < end; indent = INDENT) {
+        size_t part = part_of(at, (size_t)(end - at), width - indent);
+        gw_text_addf(text, "%*s", (int)indent, "");
+        if (last != 0)
+            gw_text_add(text, &last, 1);
+        gw_text_addf(text, "%.*s\n", (int)part, at);
+        for (size_t i = 0; i < part; i++)
+            last = is_mark(at[i]) ? at[i] : last;
+        at += part;
+        while (at < end && *at == ' ')
+            at++;
+    }
+    gw_text_free(&rest);
+}
+
+/* Append a line of other lines' text, which fits into `width` columns. The marks have no width. A longer line becomes
+ * several lines on a narrow screen, and is cut otherwise, with "~" at its end. */
+static void add_line(gw_text *text, const char *line, size_t bytes, unsigned width)
+{
+    enum { NARROW = 80 };
     bool fits = gw_columns(line, bytes) <= width;
+    if (!fits && width < NARROW) {
+        add_parts(text, line, bytes, width);
+        return;
+    }
     gw_text_add(text, line, fits ? bytes : gw_head_bytes(line, bytes, width - 1));
     gw_text_add_str(text, fits ? "\n" : "~\n");
 }
@@ -56,10 +107,11 @@ static void add_column(gw_text *text, const char *word, unsigned width)
     gw_text_free(&clean);
 }
 
-/* Return the bytes as text in `out`, or `otherwise` if they are unknown. */
+/* Return the bytes as text in `out`, or `otherwise` if they are unknown. As in nvidia-smi, in whole MiB. */
 static const char *bytes_or(char out[GW_BYTES_TEXT_MAX], uint64_t bytes, const char *otherwise)
 {
-    return bytes == GW_WATCH_UNKNOWN ? otherwise : gw_bytes_text(out, bytes);
+    snprintf(out, GW_BYTES_TEXT_MAX, "%" PRIu64 " MiB", bytes >> 20);
+    return bytes == GW_WATCH_UNKNOWN ? otherwise : out;
 }
 
 /* Append a command line without the folder of the program: it is long and tells little. */
@@ -195,7 +247,7 @@ static void add_bar(gw_text *text, const gw_watch_card *card, unsigned width)
     gw_text_add_str(text, "]");
 }
 
-/* Append the memory of a card: "61.20 GiB of 139.81 GiB, 58.00 GiB needed". */
+/* Append the memory of a card: "62668 MiB of 143771 MiB, 59392 MiB needed". */
 static void add_memory(gw_text *text, const gw_watch_card *card)
 {
     char used[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX], need[GW_BYTES_TEXT_MAX];
@@ -402,7 +454,7 @@ static void add_use(gw_text *text, const gw_watch_snapshot *s, const gw_watch_us
             add_time(text, use->full_s);
         }
     }
-    gw_text_addf(text, "; %s live\n", gw_bytes_text(live, use->is.live_bytes));
+    gw_text_addf(text, "; %s live\n", bytes_or(live, use->is.live_bytes, "?"));
 }
 
 static void add_failure(gw_text *text, const gw_watch_run *run)
@@ -491,7 +543,7 @@ size_t gw_watch_draw_who(const gw_watch_snapshot *s, const gw_watch_view *view, 
         if (view->width == 0)
             gw_text_addf(text, "%s\n", gw_text_str(&line));
         else
-            add_cut(text, gw_text_str(&line), line.bytes, view->width);
+            add_line(text, gw_text_str(&line), line.bytes, view->width);
     }
     gw_text_free(&line);
     free(list);
@@ -585,16 +637,28 @@ static void add_help(gw_text *text)
 
 /* ---- the screen ---- */
 
+/* Make the lines fit. */
+static void fit_lines(gw_text *lines, unsigned width)
+{
+    gw_text fitting = {0};
+    for (const char *at = gw_text_str(lines); *at != '\0';) {
+        size_t bytes = strcspn(at, "\n");
+        add_line(&fitting, at, bytes, width);
+        at += bytes + (at[bytes] == '\n');
+    }
+    gw_text_free(lines);
+    *lines = fitting;
+}
+
 /* Copy the lines [from, from + count) of `lines` to the screen. Returns the number of all lines. */
-static unsigned copy_lines(gw_text *text, const char *lines, unsigned from, unsigned count, unsigned width)
+static unsigned copy_lines(gw_text *text, const gw_text *lines, unsigned from, unsigned count)
 {
     unsigned number = 0;
-    for (const char *at = lines; *at != '\0'; number++) {
-        const char *end = strchr(at, '\n');
-        size_t bytes = end == NULL ? strlen(at) : (size_t)(end - at);
+    for (const char *at = gw_text_str(lines); *at != '\0'; number++) {
+        size_t bytes = strcspn(at, "\n") + 1;
         if (number >= from && number - from < count)
-            add_cut(text, at, bytes, width);
-        at += bytes + (end != NULL);
+            gw_text_add(text, at, bytes);
+        at += bytes;
     }
     return number;
 }
@@ -611,13 +675,15 @@ void gw_watch_draw(const gw_watch_snapshot *s, const gw_watch_view *view, gw_tex
         draw_runs(&body, s, view);
         draw_processes(&body, s, view);
     }
-    unsigned head = copy_lines(&rest, gw_text_str(&title), 0, UINT32_MAX, width);
-    unsigned all = copy_lines(&rest, gw_text_str(&body), 0, 0, width);
+    fit_lines(&title, width);
+    fit_lines(&body, width);
+    unsigned head = copy_lines(&rest, &title, 0, view->height == 0 ? UINT32_MAX : view->height);
+    unsigned all = copy_lines(&rest, &body, 0, 0);
     unsigned room = view->height == 0 ? all : view->height > head ? view->height - head : 0;
     unsigned top_max = all > room ? all - room : 0, top = view->top < top_max ? view->top : top_max;
     gw_text_add(text, gw_text_str(&rest), rest.bytes);
     bool has_more = top < top_max && room > 1;
-    copy_lines(text, gw_text_str(&body), top, has_more ? room - 1 : room, width);
+    copy_lines(text, &body, top, has_more ? room - 1 : room);
     if (has_more) {
         mark(text, GW_MARK_DIM);
         gw_text_addf(text, "-- %u more lines: Down, PgDn --\n", all - top - (room - 1));

@@ -91,10 +91,28 @@ GW_TEST_WITH(a_run_and_its_alarm_are_shown, begin, end)
     assert_true(shows("? W")); /* the card does not report its power */
     assert_true(shows("clock lowered by heat, Xid events: 2, the last one 79 ("));
     assert_true(shows("clock lowered by power limit"));
-    assert_true(shows("ALARM GPU 0: needs 95.00 GiB, +1.00 GiB/min, full in 6 min; 94.00 GiB live"));
+    assert_true(shows("ALARM GPU 0: needs 97280 MiB, +1.00 GiB/min, full in 6 min; 96256 MiB live"));
     assert_true(shows("last failed call: cuMemAlloc_v2 CUDA_ERROR_OUT_OF_MEMORY, 3 min ago (3 so far)"));
-    assert_true(shows("ALARM: 95.00 GiB needed"));
+    assert_true(shows("ALARM: 97280 MiB needed"));
     assert_true(shows("  ALARM: GPU 0  alarm at 90 %")); /* in the title */
+}
+
+GW_TEST_WITH(a_narrow_screen_cuts_nothing, begin, end)
+{
+    world_add_card(&w);
+    world_add_process(&w, 0, 7, 95 * gib, "ann");
+    gw_watch_run *run = world_add_run(&w, 0, 7, 94 * gib);
+    snprintf(run->is.command, sizeof run->is.command,
+             "python "
+             "/home/ann/\u8BAD\u7EC3\u8BAD\u7EC3\u8BAD\u7EC3\u8BAD\u7EC3\u8BAD\u7EC3\u8BAD\u7EC3\u8BAD\u7EC3/train.py "
+             "--last");
+    gwi_snapshot_judge(&w.s, &history);
+    for (unsigned width = 40; width < 80; width += 7) {
+        draw(&(gw_watch_view){.width = width, .filter = ""}, NULL);
+        assert_true(shows("--last") && shows("97280 MiB") && !shows("~"));
+    }
+    draw(&(gw_watch_view){.width = 80, .filter = ""}, NULL);
+    assert_true(shows("~"));
 }
 
 /* An error code in place of a value must not be read as the value. */
@@ -120,7 +138,7 @@ GW_TEST_WITH(the_need_of_others_is_unknown, begin, end)
     world_add_process(&w, 0, 7, 99 * gib, "bob");
     gwi_snapshot_judge(&w.s, &history);
     draw(&view, NULL);
-    assert_true(shows("99.00 GiB    unknown  unknown      python bob.py"));
+    assert_true(shows("101376 MiB    unknown  unknown      python bob.py"));
     assert_false(shows("ALARM"));
 }
 
