@@ -12,19 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DEPTH_MAX = 4 };
-
 typedef struct maker {
     gw_text out, block; /* block: the text of a paragraph, an item or a cell so far */
     gw_text row;
-    unsigned depth, cell;
-    struct list {
-        bool is_tight;
-        unsigned number;   /* of the next item; 0: not numbered */
-        unsigned hang;     /* indentation of the text of the item */
-    } list[DEPTH_MAX + 1]; /* [0] is outside all lists */
-    gw_text prefix;        /* "- " or "1. " until the first text of the item */
-    bool in_head, in_code;
+    gw_text prefix; /* "- " or "1. " until the first text of the item */
+    unsigned cell;
+    unsigned number; /* of the next item; 0: not numbered */
+    unsigned hang;   /* indentation of the text of the item; 0: outside lists */
+    bool in_list, is_tight, in_head, in_code;
     bool wants_gap; /* an empty line before the next block */
 } maker;
 
@@ -38,11 +33,11 @@ static void add_gap(maker *m)
 /* Write the collected text, if there is any. */
 static void end_text(maker *m, bool wants_gap)
 {
-    unsigned hang = m->list[m->depth].hang, first = hang - (unsigned)m->prefix.bytes;
+    unsigned first = m->hang - (unsigned)m->prefix.bytes;
     if (m->block.bytes == 0)
         return;
     add_gap(m);
-    gw_text_addf(&m->out, "w%u%u%s%s\n", first, hang, gw_text_str(&m->prefix), gw_text_str(&m->block));
+    gw_text_addf(&m->out, "w%u%u%s%s\n", first, m->hang, gw_text_str(&m->prefix), gw_text_str(&m->block));
     gw_text_clear(&m->block);
     gw_text_clear(&m->prefix);
     m->wants_gap = wants_gap;
@@ -63,23 +58,22 @@ static void end_code(maker *m)
 
 static void begin_list(maker *m, bool is_tight, unsigned number)
 {
-    end_text(m, !m->list[m->depth].is_tight);
-    if (m->depth == DEPTH_MAX) {
-        fputs("make_documents: lists are nested too deeply\n", stderr);
+    if (m->in_list) {
+        fputs("make_documents: a list inside another one\n", stderr);
         exit(1);
     }
-    m->depth++;
-    m->list[m->depth] = (struct list){is_tight, number, m->list[m->depth - 1].hang};
+    m->in_list = true;
+    m->is_tight = is_tight;
+    m->number = number;
 }
 
 static void begin_item(maker *m)
 {
-    struct list *list = &m->list[m->depth];
-    if (list->number > 0)
-        gw_text_addf(&m->prefix, "%u. ", list->number++);
+    if (m->number > 0)
+        gw_text_addf(&m->prefix, "%u. ", m->number++);
     else
         gw_text_add_str(&m->prefix, "- ");
-    list->hang = m->list[m->depth - 1].hang + (unsigned)m->prefix.bytes;
+    m->hang = (unsigned)m->prefix.bytes;
 }
 
 static int enter_block(MD_BLOCKTYPE type, void *detail, void *user)
@@ -127,7 +121,7 @@ static int leave_block(MD_BLOCKTYPE type, void *detail, void *user)
     if (type == MD_BLOCK_P)
         end_text(m, true);
     else if (type == MD_BLOCK_LI)
-        end_text(m, !m->list[m->depth].is_tight);
+        end_text(m, !m->is_tight);
     else if (type == MD_BLOCK_H)
         end_text(m, ((MD_BLOCK_H_DETAIL *)detail)->level == 1);
     else if (type == MD_BLOCK_CODE)
@@ -136,10 +130,12 @@ static int leave_block(MD_BLOCKTYPE type, void *detail, void *user)
         end_cell(m);
     else if (type == MD_BLOCK_TR)
         end_row(m);
-    if (type == MD_BLOCK_UL || type == MD_BLOCK_OL)
-        m->depth--;
+    if (type == MD_BLOCK_UL || type == MD_BLOCK_OL) {
+        m->in_list = false;
+        m->hang = 0;
+    }
     if (type == MD_BLOCK_UL || type == MD_BLOCK_OL || type == MD_BLOCK_TABLE)
-        m->wants_gap = m->depth == 0 || !m->list[m->depth].is_tight;
+        m->wants_gap = true;
     return 0;
 }
 
@@ -152,20 +148,10 @@ static int skip_span(MD_SPANTYPE type, void *detail, void *user)
 
 static int add_text(MD_TEXTTYPE type, const MD_CHAR *text, MD_SIZE bytes, void *user)
 {
-    static const char *const entities[][2] = {{"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"}, {"&nbsp;", " "}};
     maker *m = user;
-    if (type == MD_TEXT_BR || type == MD_TEXT_SOFTBR) {
-        gw_text_add_str(&m->block, " ");
-        return 0;
-    }
-    for (size_t i = 0; type == MD_TEXT_ENTITY && i < sizeof entities / sizeof entities[0]; i++) {
-        if (bytes == strlen(entities[i][0]) && memcmp(text, entities[i][0], bytes) == 0) {
-            gw_text_add_str(&m->block, entities[i][1]);
-            return 0;
-        }
-    }
+    bool is_break = type == MD_TEXT_BR || type == MD_TEXT_SOFTBR;
     for (MD_SIZE i = 0; i < bytes; i++)
-        gw_text_add(&m->block, text[i] == '\n' && !m->in_code ? " " : &text[i], 1);
+        gw_text_add(&m->block, is_break || (text[i] == '\n' && !m->in_code) ? " " : &text[i], 1);
     return 0;
 }
 
@@ -190,7 +176,7 @@ static bool make(const char *folder, const char *path)
                                      .enter_span = skip_span,
                                      .leave_span = skip_span,
                                      .text = add_text};
-    maker m = {.list = {{0}}};
+    maker m = {0};
     gw_text document = {0}, to = {0};
     const char *name = gw_path_last(path);
     gw_text_addf(&to, "%s/%.*s.txt", folder, (int)strcspn(name, "."), name);
