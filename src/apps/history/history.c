@@ -295,7 +295,7 @@ static const char *verdict_of(const gwi_past *past)
     if (past->kind == GWI_PAST_FIT || !is_end_known)
         return past->end;
     if (!past->observed && past->exit.is_known && past->exit.value == 0)
-        return "no driver call seen";
+        return "no driver call observed";
     return past->status == GW_VERDICT_CLEAN ? "clean" : past->end;
 }
 
