@@ -111,7 +111,7 @@ class Coverage(PythonCase):
         self.assertEqual((done.returncode, verdict["coverage"]["processes"]), (0, 0))
         self.assertIn("no CUDA driver call was observed", verdict["headline"])
         self.assertNotIn("no fault found", done.stderr)
-        self.assertIn("no driver call seen", self.run_gpuwhy("history").stdout.decode())
+        self.assertIn("no driver call observed", self.run_gpuwhy("history").stdout.decode())
         self.assertFalse(json.loads(self.run_gpuwhy("history", "--json").stdout)["runs"][-1]["observed"])
         self.assert_claims_nothing(verdict)
         done, verdict = self.run_it("raise ValueError('no')", gpu="real")

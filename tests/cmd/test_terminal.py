@@ -290,7 +290,7 @@ SCREENS = {
                 (["exit", ENTER], PROMPT)],
     "vi": [(["w vim.tiny -u NONE -N text", ENTER], "line 1"), (["ihello", "Escape", ":set ruler", ENTER], "1,5"),
            (["G"], "200,"), ([":q!", ENTER], PROMPT)],
-    "less": [(["w less text", ENTER], "text"), (["G"], "line 200"), (["?line 77", ENTER], "line 77"),
+    "less": [(["w less text", ENTER], "line 1\n"), (["G"], "line 200"), (["?line 77", ENTER], "line 77"),
              (["q"], PROMPT)],
     "htop": [(["w htop --no-color", ENTER], ["F10Quit"]), (["F1"], "Press any key"), (["q"], ["F10Quit"]), (["q"], PROMPT)],
     "a hidden password": [(["w bash -c 'read -s -p \"Password: \" p; echo; echo ${#p} letters'", ENTER], "Password:\n"),
