@@ -46,6 +46,11 @@ void gw_render_message(const gw_verdict *verdict, size_t bytes_max, gw_text *tex
  * running". Strings from elsewhere are unchanged: pass the line through gw_text.h before printing it. */
 void gw_render_head(const gw_verdict *verdict, bool running, gw_text *text);
 
+/* Append the source line of the user's frame in verdict->where and the lines around it, as gw_render_text() prints them
+ * after "Where": one line each, without control characters. The line itself begins with '>'. A file that has changed
+ * gives a sentence instead. Appends nothing if no line may be shown (gwi_page.h). */
+void gw_render_source(const gw_verdict *verdict, gw_text *text);
+
 /* Add the answer of a rehearsal as text: whether the program fits, and its peak. `verdict->rehearsal` must not be NULL.
  * Only the width and the colour of `style` are used. */
 void gw_render_rehearsal(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);

@@ -6,7 +6,9 @@
  *
  * Of a line of C or C++, only the beginning of that part is known, so the mark is a single "^".
  */
+#include "gw_mask.h"
 #include "gw_own.h"
+#include "gw_render.h"
 #include "gw_sites.h"
 #include "gw_text.h"
 #include "gwi_page.h"
@@ -84,8 +86,8 @@ gwi_source_state gwi_source_read(const gw_verdict *verdict, gwi_source *ret_sour
 
 enum { TAB_COLUMNS = 4 };
 
-/* Copy a source line. Replace tabs by spaces, and remove a carriage return at the end. add_source_line() later replaces
- * other control characters by '?'. */
+/* Copy a source line. Replace tabs by spaces, and remove a carriage return at the end. add_source_line() later masks
+ * secrets, and replaces other control characters by '?'. */
 static void expand(const char *raw, gw_text *line)
 {
     for (const char *c = raw; *c != '\0'; c++) {
@@ -116,8 +118,9 @@ static bool says_nothing(const char *line)
 /* Add a line of source, cut to the width. */
 static void add_source_line(gwi_page *page, const char *gutter, const char *code, bool marked)
 {
-    gw_text line = {0}, clean = {0};
-    gw_add_printable(&clean, code);
+    gw_text line = {0}, masked = {0}, clean = {0};
+    gw_mask_text(&masked, code, strlen(code));
+    gw_add_printable(&clean, gw_text_str(&masked));
     const char *text = gw_text_str(&clean);
     size_t bytes = strlen(text), room = page->width - GWI_LABEL_COLUMNS - strlen(gutter);
     bool cut = gw_columns(text, bytes) > room;
@@ -130,6 +133,7 @@ static void add_source_line(gwi_page *page, const char *gutter, const char *code
         gwi_page_role(page, marked ? GW_ROLE_STRONG : GW_ROLE_DIM, SIZE_MAX);
     }
     gw_text_free(&line);
+    gw_text_free(&masked);
     gw_text_free(&clean);
 }
 
@@ -150,14 +154,17 @@ static unsigned columns_of(const char *raw, size_t bytes)
 }
 
 /* True if the columns of the frame are a place in `raw`. They count bytes of UTF-8 without a byte order mark, so a line
- * with other bytes has no mark. */
+ * with other bytes, or with a masked secret, has no mark. */
 static bool has_columns(const char *raw, const gw_where_frame *frame)
 {
-    gw_text clean = {0};
+    gw_text clean = {0}, masked = {0};
     gw_add_utf8(&clean, raw);
+    gw_mask_text(&masked, raw, strlen(raw));
     bool good = frame->column < frame->column_end && frame->column_end <= strlen(raw) &&
-                !gw_begins(raw, "\xEF\xBB\xBF") && strcmp(gw_text_str(&clean), raw) == 0;
+                !gw_begins(raw, "\xEF\xBB\xBF") && strcmp(gw_text_str(&clean), raw) == 0 &&
+                strcmp(gw_text_str(&masked), raw) == 0;
     gw_text_free(&clean);
+    gw_text_free(&masked);
     return good;
 }
 
@@ -231,4 +238,17 @@ void gwi_source_add(gwi_page *page, const gw_verdict *verdict)
     else if (state == GWI_SOURCE_CHANGED)
         gwi_page_add(page, GWI_WHERE_NOTE, "Where",
                      "the source line is not shown because the file has changed since the run", 2);
+}
+
+void gw_render_source(const gw_verdict *verdict, gw_text *text)
+{
+    enum { COLUMNS = 120 };
+    gwi_page page = {.width = GWI_LABEL_COLUMNS + COLUMNS};
+    if (verdict->where == NULL)
+        return;
+    gwi_source_add(&page, verdict);
+    for (size_t i = 0; i < page.count; i++)
+        gw_text_addf(text, "%s\n", page.paragraph[i].body);
+    text->failed = text->failed || page.failed;
+    gwi_page_free(&page);
 }

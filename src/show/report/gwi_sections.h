@@ -42,6 +42,8 @@ void gwi_holders_part(gwi_part *at);
 void gwi_ledger_part(gwi_part *at);
 void gwi_failures_part(gwi_part *at);
 void gwi_libraries_part(gwi_part *at);
+/* ledger_part.c: one paragraph: when, where and by whom the program was started, and the versions of what it used. */
+void gwi_about_part(gwi_part *at);
 /* health_part.c: temperature, power, clocks, errors of the cards. */
 void gwi_health_part(gwi_part *at);
 /* ledger_part.c: what is not known, and why. */

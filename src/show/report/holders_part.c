@@ -73,12 +73,15 @@ static void add_why(gwi_part *at, const char *begin)
 
 static void no_leaks(gwi_part *at)
 {
-    if (at->run->verdict->status != GW_VERDICT_CLEAN)
-        gw_text_add_str(at->page, "<p>Leaks are only listed for runs that end well. If a leak caused a failure, the "
-                                  "verdict says so.</p>\n");
+    const gw_verdict *verdict = at->run->verdict;
+    if (verdict->cause != NULL && strcmp(verdict->cause, "gpu-oom-leak") == 0)
+        gw_text_add_str(at->page, "<p>The verdict says what was kept; the tables below say by "
+                                  "which places.</p>\n");
+    else if (verdict->status != GW_VERDICT_CLEAN)
+        gw_text_add_str(at->page, "<p>Unknown: only a run that ended well shows what was never freed.</p>\n");
     else if (at->run->path == NULL)
         gw_text_add_str(at->page, "<p>Unknown: a memory snapshot does not show what is freed later.</p>\n");
-    else if (at->run->verdict->incomplete != NULL)
+    else if (verdict->incomplete != NULL)
         add_why(at, "Unknown: no leak was found, but ");
     else
         gw_text_add_str(at->page, "<p>No leak was found.</p>\n");

@@ -4,7 +4,12 @@
 #include "gwi_escape.h"
 
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { ROWS_MAX = 200, PROCESSES_MAX = 64, TEXT_CHARS_MAX = 90 };
 
@@ -232,6 +237,90 @@ void gwi_libraries_part(gwi_part *at)
     if (rows == 0)
         gw_text_add_str(at->page, "<p>The recording names no CUDA library.</p>\n");
     gwi_section_end(at);
+}
+
+/* ---- when, where, by whom, with what ---- */
+
+static void add_user(gwi_part *at, const char *host)
+{
+    char here[256] = "", *rest = NULL;
+    const char *text = gw_model_meta(at->model, "uid");
+    uid_t uid = text == NULL ? 0 : (uid_t)strtoul(text, &rest, 10);
+    if (rest == NULL || rest == text || *rest != '\0')
+        return;
+    bool is_here = host != NULL && gethostname(here, sizeof here - 1) == 0 && strcmp(here, host) == 0;
+    const struct passwd *user = is_here ? getpwuid(uid) : NULL; /* elsewhere, the number may be another user's */
+    gw_text_add_str(at->page, user == NULL ? " by user number " : " by ");
+    gwi_html(at->page, user == NULL ? text : user->pw_name);
+}
+
+/* Add ", NAME VERSION" unless it is there already. */
+static void add_version(gw_text *versions, const char *name, const char *version)
+{
+    gw_text one = {0};
+    gw_text_addf(&one, ", %s %s", name, version);
+    const char *known =
+        version[0] == '\0' || version[0] == '?' ? NULL : strstr(gw_text_str(versions), gw_text_str(&one));
+    if (version[0] != '\0' && version[0] != '?' &&
+        (known == NULL || (known[one.bytes] != ',' && known[one.bytes] != '\0')))
+        gw_text_add_str(versions, gw_text_str(&one));
+    versions->failed = versions->failed || one.failed;
+    gw_text_free(&one);
+}
+
+static void add_driver(const gwi_part *at, gw_text *versions)
+{
+    char version[80] = "";
+    gw_fact_nvml nvml;
+    const char *module = gw_model_meta(at->model, "driver.module");
+    const gw_pair *fact = gw_model_fact(at->model, GW_FACT_NVML_VERSION);
+    if (module == NULL && fact != NULL) {
+        gw_fact_nvml_read(gw_fact_text_of(fact->value), &nvml);
+        module = gw_fact_text_copy(version, sizeof version, nvml.driver);
+    }
+    add_version(versions, at->model->is_virtual ? "virtual driver" : "driver", module == NULL ? "" : module);
+}
+
+static void add_process_versions(const gw_process *process, gw_text *versions)
+{
+    char version[GW_VERSION_TEXT_MAX];
+    if (process->driver_api != 0) {
+        snprintf(version, sizeof version, "%u.%u", process->driver_api / 1000, process->driver_api % 1000 / 10);
+        add_version(versions, "CUDA", version);
+    }
+    for (size_t i = 0; i < process->libraries.count; i++) {
+        const gw_library *library = &process->libraries.item[i];
+        if (library->part[0] == '\0' && library->kind != GW_LIBRARY_DRIVER)
+            add_version(versions, gw_library_kind_text(library->kind), gw_library_version_text(version, library));
+    }
+}
+
+void gwi_about_part(gwi_part *at)
+{
+    enum { PROCESSES = 8, CHARS_MAX = 400 };
+    const gw_verdict_run *run = &at->run->verdict->run;
+    const char *own = gw_model_meta(at->model, "version");
+    time_t start = (time_t)(run->start_realtime_ns / 1000000000u);
+    struct tm parts;
+    char stamp[48] = "";
+    gw_text versions = {0};
+    if (at->run->path == NULL)
+        return;
+    if (run->has_start && localtime_r(&start, &parts) != NULL)
+        strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S %z", &parts);
+    gw_text_addf(at->page, "<p class=\"about\">Started %s", stamp[0] == '\0' ? "at an unknown time" : stamp);
+    gw_text_add_str(at->page, run->host == NULL ? "" : " on ");
+    gwi_html_cut(at->page, run->host, 60);
+    add_user(at, run->host);
+    add_version(&versions, "gpuwhy", own == NULL ? "" : own);
+    add_driver(at, &versions);
+    for (size_t i = 0; i < at->model->process_count && i < PROCESSES; i++)
+        add_process_versions(&at->model->process[i], &versions);
+    gw_text_add_str(at->page, versions.bytes == 0 ? "" : "; ");
+    gwi_html_cut(at->page, versions.bytes == 0 ? "" : gw_text_str(&versions) + 2, CHARS_MAX);
+    gw_text_add_str(at->page, "</p>\n");
+    at->failed = at->failed || versions.failed;
+    gw_text_free(&versions);
 }
 
 /* What the recording does not say, and why. */

@@ -290,7 +290,8 @@ static void add_body(const gw_report *report, const gw_verdict *whole, const cha
     if (report->run_count > 1 && whole == NULL)
         gw_text_addf(page, "<ol class=\"contents\">\n%s</ol>\n", gw_text_str(&report->contents));
     gw_text_add(page, gw_text_str(&report->articles), report->articles.bytes);
-    gw_text_add_str(page, "</main>\n<footer>Written by gpuwhy. This page needs no network.</footer>\n");
+    gw_text_add_str(page, "</main>\n<footer>Written by gpuwhy " GW_PROGRAM_VERSION
+                          ". This page needs no network.</footer>\n");
 }
 
 gw_status gw_report_finish(const gw_report *report, const gw_verdict *whole, const char *apart_reason,

@@ -221,23 +221,27 @@ function draw(chart) {
   listMarks(chart);
 }
 
-// A printed page is narrower than the window, and canvases do not shrink.
-const PRINTED_WIDTH = 660;
-addEventListener("beforeprint", () => {
-  for (const {chart, graph} of graphs) graph.resize(PRINTED_WIDTH, document.getElementById(chart.id).clientHeight);
-});
-addEventListener("afterprint", () => {
-  for (const {chart, graph} of graphs) {
-    document.getElementById(chart.id).removeAttribute("style");
-    graph.resize();
-  }
-});
-
-charts.forEach(draw);
-window.gpuwhyGraphs = graphs;
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+function redraw() {
   for (const {chart, graph} of graphs) {
     const {dateWindow, ...rest} = options(chart);
     graph.updateOptions(rest);
   }
-});
+}
+
+// A printed page is narrower than the window, and light. Canvases do not shrink, and one that gets another size at this
+// moment is printed empty, so they keep their size and are scaled.
+const PRINTED_WIDTH = 660;
+function setPrinted(printed) {
+  document.documentElement.classList.toggle("printed", printed);
+  for (const {chart} of graphs) {
+    const plot = document.getElementById(chart.id);
+    plot.style.zoom = printed ? Math.min(1, PRINTED_WIDTH / plot.clientWidth) : "";
+  }
+  redraw();
+}
+addEventListener("beforeprint", () => setPrinted(true));
+addEventListener("afterprint", () => setPrinted(false));
+
+charts.forEach(draw);
+window.gpuwhyGraphs = graphs;
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

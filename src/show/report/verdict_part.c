@@ -5,6 +5,8 @@
 #include "gwi_escape.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { FRAMES_MAX = 40 };
 
@@ -76,6 +78,27 @@ static void frames(gwi_part *at, const gw_where *where)
     gw_text_add_str(at->page, "</details>");
 }
 
+/* The user's line, and the lines around it. */
+static void source(gwi_part *at, const gw_verdict *verdict)
+{
+    gw_text lines = {0};
+    gw_render_source(verdict, &lines);
+    gw_text_add_str(at->page, lines.bytes > 0 ? "<pre class=\"source\">" : "");
+    for (const char *line = gw_text_str(&lines); *line != '\0';) {
+        size_t bytes = strcspn(line, "\n");
+        char *copy = strndup(line, bytes);
+        gw_text_add_str(at->page, line[0] == '>' ? "<b>" : "");
+        gwi_html(at->page, copy);
+        gw_text_add_str(at->page, line[0] == '>' ? "</b>\n" : "\n");
+        at->failed = at->failed || copy == NULL;
+        free(copy);
+        line += bytes + (line[bytes] == '\n');
+    }
+    gw_text_add_str(at->page, lines.bytes > 0 ? "</pre>\n" : "");
+    at->failed = at->failed || lines.failed;
+    gw_text_free(&lines);
+}
+
 static void where(gwi_part *at, const gw_verdict *verdict)
 {
     const gw_where *place = verdict->where;
@@ -97,6 +120,7 @@ static void where(gwi_part *at, const gw_verdict *verdict)
         gw_text_add_str(at->page, "</span>");
     }
     gw_text_add_str(at->page, "</p>");
+    source(at, verdict);
     if (place != NULL && place->frame_count > 1)
         frames(at, place);
     gw_text_add_str(at->page, "</div>\n");
@@ -196,6 +220,8 @@ void gwi_verdict_part(gwi_part *at, const gw_verdict *verdict, bool is_whole)
     gw_text_addf(at->page, "<section id=\"%s\" class=\"verdict %s\">\n", id, gw_verdict_status_text(verdict->status));
     head(at, verdict);
     headline(at, verdict);
+    if (at->run != NULL)
+        gwi_about_part(at);
     gw_text_add_str(at->page, "<div class=\"two\"><div>\n");
     list(at, "What to do", "next", &verdict->next, true);
     where(at, verdict);
