@@ -86,6 +86,7 @@ for part in "$@"; do
             missing="$missing python3-jsonschema"
         need_command chromium chromium
         need_command chromedriver chromium-driver
+        need_command pdftoppm poppler-utils
         ;;
     packages)
         need_command python3 python3

@@ -47,6 +47,23 @@ def cut(name, folder):
     return [folder / "cut.gpuwhy"]
 
 
+PROGRAM = """\
+import ctypes
+cu = ctypes.CDLL("libcuda.so.1")
+device, context, pointer = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+cu.cuInit(0), cu.cuDeviceGet(ctypes.byref(device), 0), cu.cuCtxCreate_v2(ctypes.byref(context), 0, device)
+while cu.cuMemAlloc_v2(ctypes.byref(pointer), 1 << 30) == 0: url = "https://me:hunter2@host/<b>"
+raise SystemExit("no memory")
+"""
+
+
+def python(_, folder):
+    """A Python program, so the recording has the hash of its file."""
+    (folder / "work" / "prog.py").write_text(PROGRAM)
+    harness.run_observed([sys.executable, str(folder / "work" / "prog.py")], scenarios.Card("4GiB"), folder)
+    return [folder / "run.gpuwhy"]
+
+
 def ranks(_, folder):
     """The recordings of two ranks that do not overlap in time, so each has its own verdict."""
     return [REAL / "fragmented.gpuwhy", REAL / "healthy_training.gpuwhy"]
@@ -71,6 +88,7 @@ CASES = {
     "snapshot": (lambda *_: [ROOT / "tests" / "fixtures" / "torch" / "leak.pickle"], None,
                  {"zoom": True, "map": True, "unknown": ("ledger", "failures", "libraries")}),
     "cut": (cut, "fragmented.gpuwhy", {"cut": True}),
+    "source": (python, None, {"source": True, "failure": True}),
     "two": (ranks, None, {}),
 }
 
@@ -252,16 +270,68 @@ def check_width(browser):
     expect(wide <= 0, f"the page is {wide} pixels wider than the window")
 
 
+def check_source(browser, recording, folder):
+    """The page shows the program's line as the terminal does, without its password, and only while the file is the
+    recorded one."""
+    shown = visible_text(browser, "pre.source") or ""
+    expect('> 5 | while cu.cuMemAlloc_v2(' in shown and "@host/<b>" in shown and "hunter2" not in shown, f"shown: {shown}")
+    status, terminal, err = harness.gpuwhy("explain", "--all", "--no-history", recording, folder=folder)
+    expect("hunter2" not in terminal and "> 5 | while cu.cuMemAlloc_v2(" in terminal, f"the terminal shows: {terminal}")
+    program = folder / "work" / "prog.py"
+    program.write_text(PROGRAM.replace("1 << 30", "1 << 31"))
+    page = write_page([recording], folder / "work").read_text()
+    expect("<pre class=\"source\">the source line is not shown because the file has changed" in page
+           and "1 &lt;&lt; 31" not in page, "the line of a changed file is shown")
+
+
+PRINT_DPI = 48  # a pixel of the sheet is two by two of the page
+
+# How many coloured pixels the charts have on the screen, and will have on paper, where they are scaled.
+COLOURED = """
+    const printed = arguments[0];
+    let count = 0;
+    for (const plot of document.querySelectorAll('.plot')) {
+        const scale = Math.min(1, printed / plot.clientWidth);
+        for (const canvas of plot.querySelectorAll('canvas:not([class^=dygraph-rangesel])')) {
+            const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+            for (let i = 0; i < data.length; i += 4)
+                if (data[i + 3] > 128 && Math.max(data[i], data[i + 1], data[i + 2]) > 60 + Math.min(data[i], data[i + 1], data[i + 2]))
+                    count += scale * scale;
+        }
+    }
+    return count;"""
+
+
+def count_coloured(sheets, without):
+    """The coloured pixels that are missing on the sheets `without`."""
+    step = 3 * 64
+    parts = ((one[i:i + step], other[i:i + step]) for one, other in zip(sheets, without) for i in range(0, len(one), step))
+    return sum(a[k:k + 3] != b[k:k + 3] and max(a[k:k + 3]) > 40 + min(a[k:k + 3])
+               for a, b in parts if a != b for k in range(0, len(a), 3))
+
+
 def check_print(browser):
-    """Canvases fit on a sheet of paper while the page is printed, and then have their old size."""
-    widths = "return [...document.querySelectorAll('.plot')].map(plot => plot.clientWidth)"
+    """On paper, the charts fit on the sheet and have the colours that they have on the screen; then everything is as it
+    was before. The colours are the light ones even if the screen is dark."""
+    widths = "return [...document.querySelectorAll('.plot canvas')].map(canvas => canvas.getBoundingClientRect().width)"
     before = browser.run(widths)
+    wanted = browser.run(COLOURED, 660)
     browser.run("dispatchEvent(new Event('beforeprint'))")
     printed = browser.run(widths)
     browser.run("dispatchEvent(new Event('afterprint'))")
     expect(all(width < 700 for width in printed), f"too wide for paper: {printed}")
     expect(browser.run(widths) == before, f"other sizes after printing: {browser.run(widths)}, {before}")
-    expect(browser.print_pdf().startswith(b"%PDF"), "the page cannot be printed")
+    browser.prefer("dark")
+    sheets = browser.print_pixels(PRINT_DPI)
+    browser.prefer("light")
+    dark = sum(channel < 100 for sheet in sheets for channel in sheet[::30])
+    expect(dark < sum(len(sheet[::30]) for sheet in sheets) * 0.4, "the page is printed dark")
+    browser.run("document.head.append(element('style', 'canvas { visibility: hidden; }'))")
+    without = browser.print_pixels(PRINT_DPI)
+    browser.run("document.head.lastChild.remove()")
+    expect(len(sheets) == len(without), "without the charts' contents, the page has another number of sheets")
+    seen = count_coloured(sheets, without) * (96 / PRINT_DPI) ** 2
+    expect(0.5 * wanted <= seen <= 2 * wanted, f"{seen} coloured pixels are printed in the charts; on the screen: {wanted}")
 
 
 def screenshots(browser, folder):
@@ -299,6 +369,13 @@ def check(case, folder):
             expect(verdict["status"] == "clean", f"not clean: {verdict['status']}")
         if special.get("cut"):
             expect("was cut" in visible_text(browser, "#unknown-0"), "the page does not say that the recording was cut")
+        about = visible_text(browser, ".about")
+        expect(files[0].suffix != ".gpuwhy" or re.match(r"Started \d{4}-\d\d-\d\d .* on \S+ by .*; gpuwhy \d", about),
+               f"when, where and by whom is not said: {about}")
+        if special.get("source"):
+            check_source(browser, files[0], folder)
+        if verdict is not None and len(files) == 1 and verdict["cause"] == "gpu-oom-leak":
+            expect("Unknown: only a run" not in visible_text(browser, "#holders-0"), "a leak's page knows no leak")
         if special.get("failure"):
             expect("failed" in visible_text(browser, "#memory-0-0-marks"), "the failure is not marked")
             check_failure_in_sight(browser)

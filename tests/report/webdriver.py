@@ -19,7 +19,7 @@ ARGUMENTS = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--dis
 
 def missing():
     """Return the programs that are missing."""
-    return [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    return [name for name in ("chromium", "chromedriver", "pdftoppm") if shutil.which(name) is None]
 
 
 class Browser:
@@ -116,6 +116,17 @@ class Browser:
 
     def print_pdf(self):
         return base64.b64decode(self.command("/print", {}))
+
+    def print_pixels(self, dpi):
+        """Print the page. Returns its sheets as bytes, three for each pixel."""
+        found, data = [], subprocess.run(["pdftoppm", "-r", str(dpi), "-"], input=self.print_pdf(), capture_output=True,
+                                         check=True).stdout
+        while data:  # P6 pictures, one after the other
+            head = re.match(rb"P6\s+(\d+)\s+(\d+)\s+255\s", data)
+            end = head.end() + 3 * int(head.group(1)) * int(head.group(2))
+            found.append(data[head.end():end])
+            data = data[end:]
+        return found
 
     def mouse(self, *steps):
         """Move the mouse in the window: ("move", x, y), ("down",), ("up",)."""
