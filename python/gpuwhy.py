@@ -91,23 +91,20 @@ def _why_missing():
 
 
 def load_ipython_extension(shell):
-    """Show verdicts below cells: %load_ext gpuwhy."""
-    if not os.environ.get("GPUWHY_RUN_DIR"):
-        print("gpuwhy: no verdicts for cells, because this kernel does not run under gpuwhy. `gpuwhy jupyter install` adds "
-              "one that does.", file=sys.stderr)
-        return
-    if "gpuwhy_ipython" in sys.modules:
-        return  # the kernel of `gpuwhy jupyter install` has loaded it already
-    prefix = _prefix()
-    if prefix is None:
-        print(f"gpuwhy: no verdicts for cells: {_why_missing()}", file=sys.stderr)
-        return
-    path = os.path.join(prefix, "lib", "gpuwhy", "python", "gpuwhy_ipython.py")
-    spec = importlib.util.spec_from_file_location("gpuwhy_ipython", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules["gpuwhy_ipython"] = module
-    module.load(shell, os.path.join(prefix, "bin", "gpuwhy"), in_cell=True)
+    """Show verdicts below cells, and define %gpuwhy: %load_ext gpuwhy."""
+    module = sys.modules.get("gpuwhy_ipython")  # the kernel of `gpuwhy jupyter install` has loaded it already
+    if module is None:
+        prefix = _prefix()
+        if prefix is None:
+            print(f"gpuwhy: no verdicts for cells: {_why_missing()}", file=sys.stderr)
+            return
+        path = os.path.join(prefix, "lib", "gpuwhy", "python", "gpuwhy_ipython.py")
+        spec = importlib.util.spec_from_file_location("gpuwhy_ipython", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules["gpuwhy_ipython"] = module
+        module.load(shell, os.path.join(prefix, "bin", "gpuwhy"), in_cell=True)
+    print(module.state(), file=sys.stdout if os.environ.get("GPUWHY_RUN_DIR") else sys.stderr)
 
 
 def _main():

@@ -18,8 +18,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import traceback
@@ -320,9 +322,76 @@ def render(cell, verdict, names, gone, cut):
 
 
 def _as_html(text):
-    first, _, rest = html.escape(text).partition("\n")
-    return ('<pre style="white-space: pre-wrap; border-left: 3px solid #c60; padding-left: 1ex"><b>'
-            f"{first}</b>\n{rest}</pre>")
+    """The headline is bold in all of its lines. The inline style is for nbconvert and JupyterLab; <code> has a fixed font
+    where the style is removed."""
+    first, *rest = re.split(r"(?<=\n)(?=\S)", html.escape(text), maxsplit=1)
+    return ('<pre style="font-family: monospace; white-space: pre; overflow-x: auto; border-left: 3px solid #c60; '
+            'padding-left: 1ex"><code style="font-family: monospace; white-space: pre">'
+            f'<b>{first}</b>{"".join(rest)}</code></pre>')
+
+
+# ---- %gpuwhy -------------------------------------------------------------------------------------------------------
+
+def _under_gpuwhy():
+    """True if `gpuwhy run` started this process, or one of those that started it."""
+    pid = os.getpid()
+    try:
+        while pid > 1:
+            with open(f"/proc/{pid}/stat", errors="replace") as file:
+                name, _, rest = file.read().partition("(")[2].rpartition(")")
+            if name == "gpuwhy":
+                return True
+            pid = int(rest.split()[1])
+    except (OSError, ValueError, IndexError):  # it ended, or is hidden
+        pass
+    return False
+
+
+def state():
+    """Say in one line whether this kernel is recorded, and otherwise why not, and what works here."""
+    folder = os.environ.get("GPUWHY_RUN_DIR")
+    if folder:
+        return ("gpuwhy: this kernel is recorded. Below a cell that the GPU makes fail there will be a verdict; "
+                f"`%gpuwhy explain {shlex.quote(folder)}` explains the run so far.")
+    if _under_gpuwhy():
+        return ("gpuwhy: this kernel runs under gpuwhy, but calls to the GPU are not recorded, so cells get no verdicts. "
+                "The usual reason is that this machine has no GPU driver: see `%gpuwhy doctor`.")
+    return ("gpuwhy: this kernel does not run under gpuwhy, so cells get no verdicts. `gpuwhy jupyter install` adds a "
+            "kernel that does. In this one, `%gpuwhy run -- python train.py` explains a program, and `%%gpuwhy` explains "
+            "a pasted error.")
+
+
+def _clean_environment():
+    return {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("GPUWHY_")}
+
+
+def make_magic(program):
+    """%gpuwhy: the state of this kernel. %gpuwhy WORDS: the command. %%gpuwhy: explain the text of the cell."""
+    def gpuwhy(line, cell=None):
+        try:
+            words = shlex.split(line)
+        except ValueError as reason:
+            print(f"gpuwhy: %gpuwhy {line}: {reason}", file=sys.stderr)
+            return
+        if not words and cell is None:
+            print(state())
+            return
+        with tempfile.TemporaryFile() as given:
+            given.write((cell or "").encode(errors="replace"))
+            given.seek(0)
+            try:
+                with subprocess.Popen([program, *(words or ["explain", "-"])], stdin=given, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, env=_clean_environment(), text=True,
+                                      errors="replace") as child:
+                    try:
+                        for text in child.stdout:
+                            print(text, end="")
+                    except KeyboardInterrupt:
+                        child.send_signal(signal.SIGINT)
+                        raise
+            except (OSError, ValueError) as reason:
+                print(f"gpuwhy: {program}: {reason}", file=sys.stderr)
+    return gpuwhy
 
 
 # ---- cells ---------------------------------------------------------------------------------------------------------
@@ -411,11 +480,10 @@ class Cells:
             self.judge(cell, error)
 
     def ask(self, cell, error):
-        environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("GPUWHY_")}
         words = "" if error is None else _traceback_text(error)
         try:
             done = subprocess.run([self.program, "explain", "--json", "--cell", cell, self.run_folder],
-                                  input=words.encode(errors="replace"), capture_output=True, env=environment,
+                                  input=words.encode(errors="replace"), capture_output=True, env=_clean_environment(),
                                   timeout=EXPLAIN_SECONDS_MAX)
             if done.stdout:
                 return json.loads(name_cells(self.shell, done.stdout.decode()))
@@ -464,8 +532,9 @@ def _guarded(function):
 
 
 def load(shell, program, in_cell=False):
-    """Watch the cells of `shell`, in_cell: from the next one on. Does nothing in a process that does not run under
-    `gpuwhy run`."""
+    """Define %gpuwhy, and watch the cells of `shell`, in_cell: from the next one on. In a process that is not recorded,
+    no cell is watched."""
+    shell.register_magic_function(make_magic(program), magic_kind="line_cell", magic_name="gpuwhy")
     run_folder = os.environ.get("GPUWHY_RUN_DIR")
     if not run_folder:
         return

@@ -1,21 +1,23 @@
 """Notebooks under gpuwhy without a browser: a verdict follows a failed cell, nothing follows a healthy one, and
 everything else is the same as with ipykernel alone.
 
-Needs ipykernel and jupyter_client. They are installed once, with pip, into build-notebook/ in the source tree. If
+Needs ipykernel, jupyter_client and nbconvert. They are installed once, with pip, into build-notebook/ in the source tree. If
 that is not possible, the test is skipped and prints the reason. GPUWHY_NOTEBOOK_PYTHON names a Python that has them.
 """
+import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
-from harness import GPUWHY, Workplace, expect, is_alive, main, remove_run_folders, wait_until
-from pypi import python_with
+from harness import GPUWHY, Workplace, expect, is_alive, main, remove_run_folders, skip, wait_until
+from pypi import SOURCE, python_with
 
-PACKAGES = ("ipykernel", "jupyter_client")
+PACKAGES = ("ipykernel", "jupyter_client", "nbconvert")
 WAIT_S = 200
 
 
@@ -73,7 +75,7 @@ class Notebook:
         from jupyter_client.manager import KernelManager
         os.environ.update(JUPYTER_DATA_DIR=str(place / "jupyter"), XDG_STATE_HOME=str(place / "state"),
                           IPYTHONDIR=str(place / "ipython"), JUPYTER_CONFIG_DIR=str(place / "config"))
-        arguments = ["--python", sys.executable, "--name", name, "--", "--gpu", card, *options]
+        arguments = ["--python", sys.executable, "--name", name, "--", *(["--gpu", card] if card else []), *options]
         done = subprocess.run([GPUWHY, "jupyter", "install", *arguments], capture_output=True, text=True)
         expect(done.returncode == 0, f"gpuwhy jupyter install: {done.stderr}")
         specification = place / "jupyter" / "kernels" / name / "kernel.json"
@@ -379,12 +381,118 @@ def test_killed_server(place):
 
 def test_no_observation(place):
     """The kernel alone, without `gpuwhy run`, still runs cells."""
-    def alone(text):
-        return text[:text.index(f'"{GPUWHY}"')] + text[text.index('"--",') + len('"--",'):]
     with Notebook(place, edit=alone) as book:
         expect(book.good("6 * 7").result == "42", "a kernel without gpuwhy run does not work")
         cell = book.run("1 / 0")
         expect(cell.error == "ZeroDivisionError" and not cell.shown, f"without a recording {cell.shown} is shown")
+
+
+# ---- %load_ext gpuwhy and %gpuwhy ---------------------------------------------------------------------------------------
+
+def alone(text):
+    """The command of the kernel without `gpuwhy run`: that of a kernel that gpuwhy has not installed."""
+    return text[:text.index(f'"{GPUWHY}"')] + text[text.index('"--",') + len('"--",'):]
+
+
+def plain(text):
+    """The same under `gpuwhy run`, if it was there: no part of gpuwhy is in the kernel before %load_ext."""
+    specification = json.loads(text)
+    at = next(i for i, word in enumerate(specification["argv"]) if word.endswith("gpuwhy_kernel.py"))
+    specification["argv"][at:at + 2] = ["-m", "ipykernel_launcher"]
+    return json.dumps(specification)
+
+
+def installed(place):
+    """An installation of this build, for sys.path."""
+    folder = place / "prefix" / "lib" / "gpuwhy" / "python"
+    folder.mkdir(parents=True)
+    (place / "prefix" / "bin").mkdir()
+    (place / "prefix" / "bin" / "gpuwhy").symlink_to(GPUWHY)
+    (folder.parent / "libgpuwhy-hook.so").symlink_to(pathlib.Path(GPUWHY).parent / "lib" / "gpuwhy" / "libgpuwhy-hook.so")
+    for name in ("gpuwhy.py", "gpuwhy_ipython.py"):
+        shutil.copy(SOURCE / "python" / name, folder)
+    return folder
+
+
+LOG = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.75 GiB"
+DRIVER = any(pathlib.Path(name).exists() for name in ("/dev/nvidia0", "/dev/dxg"))
+STATES = {
+    "recorded": (CARD, plain, "this kernel is recorded", "`%gpuwhy explain /"),
+    "no-driver": (None, plain, "runs under gpuwhy, but calls to the GPU are not recorded", "`%gpuwhy doctor`"),
+    "not-under": (CARD, lambda text: plain(alone(text)), "does not run under gpuwhy", "`gpuwhy jupyter install`"),
+}
+# what is typed: what is said
+WRONG = {"%gpuwhy explain 'x": "No closing quotation", "%gpuwhy expalin": "explain", "%gpuwhy explain /no/such.gpuwhy": "No such file",
+         "%gpuwhy run": "program", "%gpuwhy explain empty.txt": "empty.txt", "%%gpuwhy --frob\ntext": "--frob",
+         "%%gpuwhy\n\n": "gpuwhy", "%%gpuwhy\nall is well": "no", "%gpuwhy run -- /no/such/program": "/no/such/program",
+         "%gpuwhy report notes.txt": "notes.txt", "%gpuwhy jupyter frob": "install, uninstall or list"}
+
+
+def test_states(place):
+    """%load_ext and %gpuwhy say which of the three states the kernel is in; the command and a pasted text work in all."""
+    folder = installed(place)
+    for name, (card, edit, says, then) in STATES.items():
+        if card is None and DRIVER:
+            print("states: no-driver: skipped: this machine has a driver", flush=True)
+            continue
+        with Notebook(place, name, card=card, edit=edit) as book:
+            said = one_line(book.good(f"import sys; sys.path.insert(0, {str(folder)!r})\n%load_ext gpuwhy").printed)
+            expect(says in said and then in said and said.count("gpuwhy:") == 1, f"{name}: {said}")
+            expect(one_line(book.good("%gpuwhy").printed) == said, f"{name}: %gpuwhy says something else than {said}")
+            expect_in("gpuwhy 0", book.good("%gpuwhy version").printed)
+            expect_in("gpu-oom", book.good(f"%%gpuwhy\n{LOG}").printed)
+            if name == "recorded":
+                book.good(SETUP)
+                expect_in("nothing has failed so far", book.good(re.search("`(%gpuwhy .*?)`", said).group(1)).printed)
+                expect_in("gpu-oom", book.verdict("first, second = train(1), train(1)"))
+        # a kernel of `gpuwhy jupyter install` has %gpuwhy from its start
+    with Notebook(place, "from-its-start") as book:
+        expect_in("is recorded", book.good("%gpuwhy").printed)
+        book.good("import os; open('empty.txt', 'w').close(); open('notes.txt', 'w').write('a note of some length, no log')")
+        for code, said in WRONG.items():
+            cell = book.good(code)
+            expect(said in cell.printed and "Traceback" not in cell.printed, f"{code!r} gets:\n{cell.printed}")
+        book.good("os.remove('empty.txt'); os.remove('notes.txt')")
+
+
+def test_pages(place):
+    """A verdict has a fixed font, aligned columns and a headline that is bold in all of its lines, also on nbconvert's
+    page."""
+    import nbformat
+    from nbconvert import HTMLExporter
+    sys.path.insert(0, str(SOURCE / "tests" / "report"))
+    import webdriver
+    if webdriver.missing():
+        skip(f"not installed: {', '.join(webdriver.missing())}")
+    with Notebook(place) as book:
+        book.good(SETUP)
+        cell = book.run("first, second = train(1), train(1)")
+    output = nbformat.v4.new_output("display_data", {"text/plain": cell.shown[0], "text/html": cell.html[0]})
+    page = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("train(1)", outputs=[output])])
+    for sanitize in (False, True):
+        (place / "page.html").write_text(HTMLExporter(sanitize_html=sanitize).from_notebook_node(page)[0])
+        with webdriver.Browser() as browser:
+            browser.resize(1280, 900)
+            browser.open(place / "page.html")
+            found = browser.run("""
+                const pre = [...document.querySelectorAll('pre')].find(e => e.textContent.startsWith('gpuwhy   '));
+                const width = text => {
+                    const one = document.createElement('span');
+                    one.textContent = text;
+                    pre.querySelector('b').after(one);
+                    const width = one.getBoundingClientRect().width;
+                    one.remove();
+                    return width;
+                };
+                const bold = pre.querySelector('b');
+                return {narrow: width('iiii'), wide: width('WWWW'), text: pre.textContent, bold: bold.textContent,
+                        weight: getComputedStyle(bold).fontWeight, font: getComputedStyle(bold).fontFamily,
+                        style: pre.getAttribute('style')};""")
+            browser.screenshot(place / "page.png")
+        expect(found["narrow"] == found["wide"] > 0, f"sanitized: {sanitize}: the font is not fixed: {found['font']}, style: {found['style']}")
+        expect(found["text"] == cell.shown[0], f"the page shows other lines: {found['text']}")
+        headline = re.split(r"(?<=\n)(?=\S)", cell.shown[0])[0]
+        expect(found["bold"] == headline and int(found["weight"]) >= 600, f"bold is only: {found['bold']}")
 
 
 TESTS = {name[5:]: test for name, test in list(globals().items()) if name.startswith("test_")}
