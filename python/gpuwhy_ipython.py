@@ -366,21 +366,23 @@ def _clean_environment():
 
 
 def make_magic(program):
-    """%gpuwhy: the state of this kernel. %gpuwhy WORDS: the command. %%gpuwhy: explain the text of the cell."""
+    """%gpuwhy: the state of this kernel. %gpuwhy WORDS: the command. %%gpuwhy OPTIONS: explain the text of the cell."""
     def gpuwhy(line, cell=None):
         try:
             words = shlex.split(line)
         except ValueError as reason:
             print(f"gpuwhy: %gpuwhy {line}: {reason}", file=sys.stderr)
             return
-        if not words and cell is None:
+        if cell is not None:
+            words = ["explain", *words, "-"]
+        elif not words:
             print(state())
             return
         with tempfile.TemporaryFile() as given:
             given.write((cell or "").encode(errors="replace"))
             given.seek(0)
             try:
-                with subprocess.Popen([program, *(words or ["explain", "-"])], stdin=given, stdout=subprocess.PIPE,
+                with subprocess.Popen([program, *words], stdin=given, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT, env=_clean_environment(), text=True,
                                       errors="replace") as child:
                     try:

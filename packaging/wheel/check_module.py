@@ -8,7 +8,8 @@ import gpuwhy
 
 registered = []
 shell = types.SimpleNamespace(execution_count=3, user_ns={"In": ["", "a", "b", "c"]}, events=types.SimpleNamespace(
-    register=lambda event, function: registered.append(event)))
+    register=lambda event, function: registered.append(event)),
+    register_magic_function=lambda function, **more: None)
 gpuwhy.load_ipython_extension(shell)
 if "--alone" in sys.argv:
     assert not registered and not gpuwhy.phase("alone").recorded

@@ -138,6 +138,23 @@ def report_of_bad_files(place, recording):
     other.write_bytes(before)
     fails(place, ["report", recording, "-o", other], "would overwrite a recording")
     expect(other.read_bytes() == before, "another recording was overwritten")
+    (place / "none").mkdir()
+    (place / "loop").symlink_to("loop")
+    (place / "link.gpuwhy").symlink_to(recording)
+    os.mkfifo(place / "pipe")
+    for name, text in (("train.log", "CUDA error: out of memory\n"), ("empty", ""), ("book.ipynb", '{"cells": []}')):
+        (place / name).write_text(text)
+    page = ("-o", "page.html")
+    for words, patterns in (
+            (["train.log", *page], ["train.log"]), (["book.ipynb", *page], ["book.ipynb"]),
+            (["empty", *page], ["empty: ", "the file is empty"]), (["none", *page], ["none", "no recordings"]),
+            (["loop", *page], ["loop", "symbolic links"]), (["pipe", *page], ["pipe: not a regular file"]),
+            (["/dev/null", *page], ["/dev/null: not a regular file"]), (["", *page], ["No such file"]),
+            ([recording, "-o", ""], ["-o", "the name is empty"]), ([recording, "-o", "/dev/full"], ["No space left"]),
+            ([recording, "link.gpuwhy", *page], ["link.gpuwhy: named twice"]),
+            ([recording, "train.log", *page], ["train.log"]), ([recording, "--outptu", "x"], ["--outptu"])):
+        fails(place, ["report", *words], *patterns)
+        expect(not (place / "page.html").exists(), f"{words}: a page was written")
 
 
 def report_into_a_folder(place, recording):

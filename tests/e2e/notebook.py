@@ -422,9 +422,9 @@ STATES = {
     "not-under": (CARD, lambda text: plain(alone(text)), "does not run under gpuwhy", "`gpuwhy jupyter install`"),
 }
 # what is typed: what is said
-WRONG = {"%gpuwhy explain 'x": "No closing quotation", "%gpuwhy expalin": "explain", "%gpuwhy explain /no/such.gpuwhy": "No such file",
+WRONG = {"%gpuwhy explain 'x": "No closing quotation", "%gpuwhy expalin": "did you mean explain", "%gpuwhy explain /no/such.gpuwhy": "No such file",
          "%gpuwhy run": "program", "%gpuwhy explain empty.txt": "empty.txt", "%%gpuwhy --frob\ntext": "--frob",
-         "%%gpuwhy\n\n": "gpuwhy", "%%gpuwhy\nall is well": "no", "%gpuwhy run -- /no/such/program": "/no/such/program",
+         "%%gpuwhy\n\n": "no fault that gpuwhy", "%%gpuwhy --all\nall is well": "no fault that gpuwhy", "%gpuwhy run -- /no/such/program": "/no/such/program",
          "%gpuwhy report notes.txt": "notes.txt", "%gpuwhy jupyter frob": "install, uninstall or list"}
 
 
@@ -451,7 +451,7 @@ def test_states(place):
         book.good("import os; open('empty.txt', 'w').close(); open('notes.txt', 'w').write('a note of some length, no log')")
         for code, said in WRONG.items():
             cell = book.good(code)
-            expect(said in cell.printed and "Traceback" not in cell.printed, f"{code!r} gets:\n{cell.printed}")
+            expect(said in one_line(cell.printed) and "Traceback" not in cell.printed, f"{code!r} gets:\n{cell.printed}")
         book.good("os.remove('empty.txt'); os.remove('notes.txt')")
 
 

@@ -65,6 +65,17 @@ static gw_status add_judged(gw_report *page, const char *file, gwi_judged *judge
     return st;
 }
 
+/* Refuse a file that was named twice: its copies would be judged as two ranks of a job. */
+static gw_status check_twice(char *const *files, int count, gw_error *err)
+{
+    struct stat one, other;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i && stat(files[i], &one) == 0; k++)
+            if (stat(files[k], &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino)
+                return gw_fail(err, GW_USAGE, "%s: named twice", files[i]);
+    return GW_OK;
+}
+
 static gw_status add_all(gw_report *page, char *const *files, int count, const report_options *options,
                          gwi_judged *judged, gw_error *err)
 {
@@ -158,8 +169,10 @@ static int report(char *const *files, int count, const report_options *options)
     int status = GW_EXIT_USAGE;
     gwi_judged *judged = calloc((size_t)count, sizeof *judged);
     gwi_output output = {.option = "-o", .path = options->output, .may_be_stdout = true};
-    gw_status st = judged == NULL ? gw_fail(&err, GW_NOMEM, "judge %d recordings", count)
-                                  : gwi_outputs_open(&output, 1, files, count, &err);
+    gw_status st =
+        judged == NULL ? gw_fail(&err, GW_NOMEM, "judge %d recordings", count) : check_twice(files, count, &err);
+    if (st == GW_OK)
+        st = gwi_outputs_open(&output, 1, files, count, &err);
     if (st == GW_OK) {
         st = report_all(files, count, options, &output, judged, &status, &err);
         gwi_outputs_close(&output, 1);
