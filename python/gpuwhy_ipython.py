@@ -227,7 +227,7 @@ def bytes_text(count):
 _CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]")
 
 
-def _paragraph(label, body, hang=2, width=100):
+def _paragraph(label, body, hang=2, width=90):
     body = _CONTROLS.sub("?", body.replace("\n", " ").replace("\t", " "))
     lines = textwrap.wrap(body, width - 9, subsequent_indent=" " * hang, break_long_words=False,
                           break_on_hyphens=False) or [""]
