@@ -44,9 +44,9 @@ void gwi_complete(int count, char *const *words, gw_text *text);
 
 /* A command line whose first word is not a command. */
 
-/* Do what was meant if it only reads: `gpuwhy @3`, `gpuwhy run.gpuwhy` and `gpuwhy train.log` explain the run or file. Otherwise, print the
- * command that was probably meant, in one line. A program is never started, because `gpuwhy run` changes how it runs
- * and the word may be a mistyped command. argv[1] is the word. Returns the exit status. */
+/* Do what was meant if it only reads: `gpuwhy @3`, `gpuwhy run.gpuwhy` and `gpuwhy train.log` explain the run or file.
+ * Otherwise, print the command that was probably meant, in one line. A program is never started, because `gpuwhy run`
+ * changes how it runs and the word may be a mistyped command. argv[1] is the word. Returns the exit status. */
 int gwi_meant(int argc, char **argv);
 
 #endif
