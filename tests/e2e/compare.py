@@ -153,7 +153,7 @@ def history(place):
         attempt(folder, memory)
     attempt(folder, "1GiB", ["--no-history"])
     status, out, err = gpuwhy("history", folder=folder)
-    rows = [line for line in out.splitlines() if " exited " in line]
+    rows = [line for line in out.splitlines() if line.startswith("@")]
     expect(status == 0 and len(rows) == 10 and sum("gpu-oom" in r for r in rows) == 3, f"exit {status}: {out}{err}")
     status, out, err = gpuwhy("history", "cnn", "--runs", folder=folder)
     expect("3 of 10 runs failed" in out and "GPU 0 memory: at most 1.00 GiB; good runs: at least 16.00 GiB" in out,

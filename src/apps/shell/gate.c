@@ -121,6 +121,16 @@ static gwi_junit_state test(const char *word, const gw_verdict *verdict, gw_text
     return it == YES || needs_answer ? GWI_JUNIT_FAILED : GWI_JUNIT_SKIPPED;
 }
 
+/* Say what passes although somebody may mean it by a leak. */
+static void say_unfreed(const char *word, const gw_verdict *verdict)
+{
+    char bytes[GW_BYTES_TEXT_MAX];
+    bool is_meant = strcmp(word, any_word) == 0 || strcmp(word, leak_word) == 0;
+    if (is_meant && verdict != NULL && !verdict->unfreed.is_strict && verdict->unfreed.bytes > 0)
+        gw_say("--fail-on %s: %s of device memory was not freed, which is a leak only with --leaks strict", word,
+               gw_bytes_text(bytes, verdict->unfreed.bytes));
+}
+
 bool gwi_gate_fails(const char *words, const gw_verdict *verdict)
 {
     char word[WORD_MAX];
@@ -133,6 +143,8 @@ bool gwi_gate_fails(const char *words, const gw_verdict *verdict)
             gw_say("--fail-on %s: %s; the exit status is %d", word, gw_text_str(&line), GW_EXIT_FAIL_ON);
         else if (state == GWI_JUNIT_SKIPPED)
             gw_say("--fail-on %s: %s; this does not change the exit status", word, gw_text_str(&line));
+        else
+            say_unfreed(word, verdict);
         fails = fails || state == GWI_JUNIT_FAILED;
         gw_text_free(&why);
         gw_text_free(&line);

@@ -46,6 +46,9 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
     gwi_say_no_driver(c->model, finding);
     gwi_say_told(c, finding);
     gwi_where_raised(finding);
+    gwi_next(finding,
+             "Run it where there is a GPU and its driver (in a container: --gpus all), install the driver if this "
+             "machine has a GPU (gpuwhy doctor), or let the program use the CPU");
     return GW_SUPPORTED;
 }
 

@@ -67,7 +67,8 @@ int gwi_rehearsal_possible(const gw_supervisor *run)
     if (!run->doors.open)
         gw_say(
             "rehearse: needs a GPU and its driver, because the real libraries run in front of them (%s); without one, "
-            "`gpuwhy whatif` answers from a recording, and `trainer --plan` for its own networks",
+            "--gpu virtual:h200,memory=8GiB does for a program that uses the driver API alone (not PyTorch), `gpuwhy "
+            "whatif` answers from a recording, and `trainer --plan` for its own networks",
             run->doors_reason);
     else if (program->is_32_bit || program->is_privileged || program->is_static)
         gw_say("rehearse: %s cannot load the hook, so it would run for real; it was not started", program->image);
