@@ -40,7 +40,7 @@
       "all device memory that a program leaves unfreed at a good end is a leak")                                       \
     X(STRING, const char *, fail_on, "--fail-on", "any|leak|CAUSE[,..]", NULL,                                         \
       "exit with 123 if the program exits with 0, but the verdict is one of these; any: a fault or a leak, or "        \
-      "unknown; memory that is only not freed counts with --leaks strict")                                                                                                       \
+      "unknown; memory that is only not freed counts with --leaks strict")                                             \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print a verdict only on failure")                                     \
     X(FLAG, bool, no_verdict, "--no-verdict", NULL, NULL, "only record; print no verdict")                             \
     X(STRING, const char *, json, "--json", "FILE", NULL, "also write the verdict as JSON; -: to standard output")     \

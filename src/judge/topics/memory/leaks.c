@@ -531,6 +531,24 @@ static bool list_unfreed(const gwi_case *c, const gw_process *process, group_ran
     return good;
 }
 
+/* With --leaks strict, the headline of a good end names what was left. */
+static bool say_unfreed(gw_verdict *verdict)
+{
+    char bytes[GW_BYTES_TEXT_MAX];
+    gw_text text = {0};
+    if (!verdict->unfreed.is_strict || verdict->unfreed.bytes == 0)
+        return true;
+    gw_text_addf(&text, "%s, but %s of device memory was never freed", verdict->headline,
+                 gw_bytes_text(bytes, verdict->unfreed.bytes));
+    char *headline = text.failed ? NULL : strdup(gw_text_str(&text));
+    gw_text_free(&text);
+    if (headline == NULL)
+        return false;
+    free(verdict->headline);
+    verdict->headline = headline;
+    return true;
+}
+
 bool gwi_fill_unfreed(const gwi_case *c, gw_verdict *verdict)
 {
     gw_verdict_unfreed *unfreed = &verdict->unfreed;
@@ -543,5 +561,6 @@ bool gwi_fill_unfreed(const gwi_case *c, gw_verdict *verdict)
         unfreed->unknown_because = verdict->incomplete;
     else if (c->model->group_count > 0 && c->model->group[0].alloc_count > 0)
         unfreed->unknown_because = "there are too many places that made objects";
-    return unfreed->unknown_because != NULL || (for_each_process(c, verdict, list_unfreed) && list_turns(c, verdict));
+    return unfreed->unknown_because != NULL ||
+           (for_each_process(c, verdict, list_unfreed) && list_turns(c, verdict) && say_unfreed(verdict));
 }
