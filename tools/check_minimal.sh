@@ -74,7 +74,7 @@ expect "$work/explain.out" "Verdict  gpu-oom-leak (supported)"
 run csv 0 "$gpuwhy" export "$work/leak.gpuwhy" --to csv
 expect "$work/csv.out" "cuMemAlloc_v2"
 run history 0 "$gpuwhy" history --where "cause = 'gpu-oom-leak'"
-expect "$work/history.out" "examples/cnn --runs 2"
+expect "$work/history.out" "cnn --runs 2"
 run watch 0 "$gpuwhy" watch --once
 expect "$work/watch.out" "RECORDED RUN"
 run watch-json 0 "$gpuwhy" watch --once --json

@@ -580,7 +580,7 @@ class Killed(Case):
     def test_killed_while_the_program_starts(self):
         """Once a process exists that is not of gpuwhy's file, the program runs to its end and its output comes."""
         for _ in range(2 if os.environ.get("GPUWHY_SANITIZE") else 6):
-            process = self.start("sh", "-c", "sleep 0.1; echo one; echo two >&2; exit 7", stderr=subprocess.STDOUT, stdout=subprocess.PIPE)
+            process = self.start("sh", "-c", "sleep 1; echo one; echo two >&2; exit 7", stderr=subprocess.STDOUT, stdout=subprocess.PIPE)
             files = {}
             while process.poll() is None and set(files.values()) <= {os.path.realpath(GPUWHY)}:
                 files = {}

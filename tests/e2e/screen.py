@@ -79,7 +79,8 @@ def wrong(lines, verdict=None):
     must(all(b - a <= NEXT_LINES_MAX for a, b in zip(starts, starts[1:] + [len(steps)])), "a next step of three lines")
     if verdict is not None:
         shown = [e for e in verdict["evidence"] if e["text"] not in (verdict["headline"] or "")]  # not said twice
-        for label, is_there in (("Where", verdict["where"]), ("Next", verdict["next"]), ("Why", shown)):
+        must(not shown or "Why" in labels, "Why is not there")  # what is ruled out may stand there alone
+        for label, is_there in (("Where", verdict["where"]), ("Next", verdict["next"])):
             must((label in labels) == bool(is_there), f"{label} is {'' if label in labels else 'not '}there")
         for evidence in verdict["evidence"]:
             problem = sum_wrong(evidence["text"]) if re.match(r"needed: .* (>|, of) ", evidence["text"]) else None

@@ -53,9 +53,9 @@ class Task(Case):
         self.assertEqual(len([name for name in names if re.fullmatch(host + r"\.\d+\.gpuwhy", name)]), 1, names)
         self.assertEqual((self.place / "new").stat().st_mode & 0o777, 0o700)
 
-    def test_a_folder_that_cannot_be_made_does_not_stop_the_program(self):
+    def test_a_folder_that_cannot_be_made_is_refused_before_the_program_starts(self):
         status, _, err = self.record("-o", "no/such/", "--no-verdict")
-        self.assertEqual(status, 3)
+        self.assertEqual(status, 2)
         self.assertIn("-o no/such/: No such file or directory", err)
 
     def test_each_attempt_gets_a_file(self):
